@@ -1,0 +1,77 @@
+"""EngineConfig: every knob of the engine in one frozen, validated dataclass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from minisgl.errors import ConfigError
+
+CHOICES = {
+    "prefix_cache": ("radix", "naive"),
+    "dtype": ("auto", "float32", "bfloat16", "float16"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineConfig:
+    """The engine's settings; ``LLM(model, **settings)`` takes each by keyword.
+
+    Args:
+        num_pages: pages in the KV pool (the dummy page comes on top). None: as many as ``kv_gib`` holds.
+        kv_gib: size of the KV pool in GiB when ``num_pages`` is None. None: 1 GiB on a CPU, 80 % of the free memory
+            on a GPU.
+        page_size: tokens per page.
+        max_running_requests: rows of the page table, the dummy row not counted.
+        max_seq_len: prompt + output of one request, in tokens. None: what the model allows, at most the pool.
+        max_prefill_tokens: tokens one prefill batch may compute; longer prompts are computed in chunks.
+        prefix_cache: "radix" shares equal prefixes, "naive" never does.
+        overlap: launch the next batch before the last one's result is read.
+        dtype: of weights and KV. "auto": float32 on a CPU, the model's own on a GPU.
+        device: "cpu", "cuda", "cuda:1" ... "auto": a GPU when there is one.
+        seed: base of the seeds of requests that bring none.
+        check: compare the folded events with the live ledgers after every step (slow; for tests and for teaching).
+    """
+
+    num_pages: int | None = None
+    kv_gib: float | None = None
+    page_size: int = 1
+    max_running_requests: int = 64
+    max_seq_len: int | None = None
+    max_prefill_tokens: int = 2048
+    prefix_cache: str = "radix"
+    overlap: bool = False
+    dtype: str = "auto"
+    device: str = "auto"
+    seed: int = 0
+    check: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("num_pages", 2),
+            ("page_size", 1),
+            ("max_running_requests", 1),
+            ("max_seq_len", 2),
+            ("max_prefill_tokens", 1),
+        ):
+            value = getattr(self, name)
+            optional = self.__dataclass_fields__[name].default is None
+            if not (value is None and optional) and (type(value) is not int or value < least):
+                raise ConfigError(f"{name}={value!r}: must be an integer of at least {least}")
+        if self.kv_gib is not None and not self.kv_gib > 0:
+            raise ConfigError(f"kv_gib={self.kv_gib!r}: must be above 0")
+        if self.num_pages is not None and self.kv_gib is not None:
+            raise ConfigError(f"num_pages={self.num_pages} and kv_gib={self.kv_gib} both size the pool: give one of them")
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"{name}={getattr(self, name)!r}: must be one of {', '.join(map(repr, allowed))}")
+        if self.overlap:
+            raise ConfigError("overlap=True: overlap scheduling is not part of this version; use overlap=False")
+
+    @classmethod
+    def from_keywords(cls, settings: dict) -> EngineConfig:
+        """Like the constructor, but an unknown name raises :class:`ConfigError` listing the known ones."""
+        known = [f.name for f in fields(cls)]
+        unknown = [name for name in settings if name not in known]
+        if unknown:
+            raise ConfigError(f"unknown setting {', '.join(unknown)}; the settings are {', '.join(known)}")
+        return cls(**settings)

@@ -1,0 +1,160 @@
+"""The words everything else speaks: SamplingParams, Request, Batch. No torch, no bookkeeping."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from minisgl.errors import SamplingParamsError
+
+
+def pages_for(tokens: int, page_size: int) -> int:
+    """Pages that ``tokens`` tokens touch: ``ceil(tokens / page_size)``."""
+    return -(-tokens // page_size)
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request's tokens are chosen. Never changed by the engine, so one object may serve many requests.
+
+    Args:
+        max_tokens: new tokens at most; clamped per request to ``max_seq_len - prompt length``.
+        temperature: 0 is greedy (argmax, whatever the other fields say).
+        top_k: sample among the k most probable tokens; -1 is all of them, 1 is greedy.
+        top_p: sample among the smallest set whose probabilities reach p (nucleus sampling, Holtzman et al. 2019).
+        seed: the random number of a sample depends only on (seed, position); None takes one from the
+            engine's seed and the request's uid.
+        ignore_eos: do not stop at the model's own end tokens.
+        stop_token_ids: further tokens to stop at; kept in the output, like the model's own.
+    """
+
+    max_tokens: int = 16
+    temperature: float = 0.0
+    top_k: int = -1
+    top_p: float = 1.0
+    seed: int | None = None
+    ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0 or self.top_k == 1
+
+    def validate(self) -> None:
+        """Raise :class:`SamplingParamsError` naming the first field that is out of range."""
+        for name, ok, rule in (
+            ("max_tokens", _is_int(self.max_tokens) and self.max_tokens >= 1, "must be an integer of at least 1"),
+            ("temperature", _is_number(self.temperature) and self.temperature >= 0, "must be a finite number >= 0"),
+            ("top_k", _is_int(self.top_k) and (self.top_k == -1 or self.top_k >= 1), "must be -1 (all) or at least 1"),
+            ("top_p", _is_number(self.top_p) and 0 < self.top_p <= 1, "must be above 0 and at most 1"),
+            ("seed", self.seed is None or _is_int(self.seed), "must be an integer or None"),
+            ("stop_token_ids", all(_is_int(i) for i in self.stop_token_ids), "must be token ids (integers)"),
+        ):
+            if not ok:
+                raise SamplingParamsError(f"{name}={getattr(self, name)!r}: {rule}")
+
+
+def _is_int(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x)
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One prompt on its way through the engine. Only the scheduler changes it.
+
+    Three lengths are its state, in tokens: KV is valid up to ``cached_len``; the device knows the tokens up to
+    ``device_len``; the host knows ``len(token_ids)``.  ``cached_len <= device_len`` always.
+    """
+
+    uid: int
+    prompt_len: int
+    token_ids: list[int]  # prompt, then what was generated
+    params: SamplingParams
+    max_tokens: int  # params.max_tokens clamped to what max_seq_len leaves
+    seed: int
+    stop_tokens: frozenset[int]
+    client_id: str | None = None
+    submitted: float = 0.0  # executor's clock, seconds since start
+
+    status: str = "waiting"  # waiting | prefill | running | finished
+    finish_reason: str | None = None  # stop | length | abort | error
+    error: Exception | None = None
+
+    cached_len: int = 0
+    device_len: int = 0
+    matched: int = 0  # tokens found in the prefix cache at admission
+    row: int = -1
+    generation: int = 0
+    handle: Any = None  # the prefix cache's handle this request keeps locked
+    num_pages: int = 0  # pages its row covers
+    reserved: int = 0  # pages promised to it and not yet taken
+
+    @property
+    def extend_len(self) -> int:
+        """Tokens the next forward computes."""
+        return self.device_len - self.cached_len
+
+    @property
+    def remain_len(self) -> int:
+        """Tokens it may still generate, counted by what the host has received."""
+        return self.max_tokens - (len(self.token_ids) - self.prompt_len)
+
+    @property
+    def output_ids(self) -> list[int]:
+        return self.token_ids[self.prompt_len :]
+
+    @property
+    def finished(self) -> bool:
+        return self.status == "finished"
+
+    def __repr__(self) -> str:
+        return (
+            f"Request(uid={self.uid}, {self.finish_reason or self.status}, prompt={self.prompt_len}, "
+            f"output={len(self.token_ids) - self.prompt_len}/{self.max_tokens}, "
+            f"cached={self.cached_len}, device={self.device_len})"
+        )
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one forward computes: plain host data, complete in itself, so it stays true while the ledgers move on.
+
+    Column i speaks of request ``uids[i]``: its tokens ``[starts[i], ends[i])`` are computed, attending to the KV of
+    ``[0, ends[i])`` through row ``rows[i]`` of the device's page table.  ``samples[i]`` says whether a token is drawn
+    for position ``ends[i]`` (not for a chunk that stops short of its prompt's end).
+
+    ``slot_writes`` and ``token_writes`` are ``(row, start, values)`` runs for the device's page table and token pool;
+    the executor applies them, in order, before this forward.
+    """
+
+    number: int
+    phase: str  # prefill | decode
+    uids: tuple[int, ...]
+    rows: tuple[int, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    samples: tuple[bool, ...]
+    params: tuple[SamplingParams, ...]
+    seeds: tuple[int, ...]
+    slot_writes: list[tuple[int, int, Any]] = field(default_factory=list)
+    token_writes: list[tuple[int, int, Any]] = field(default_factory=list)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(self.ends) - sum(self.starts)
+
+
+@dataclass(slots=True)
+class BatchResult:
+    """What a forward gave back: ``tokens[i]`` for ``uids[i]`` (-1 where nothing was sampled); times in seconds."""
+
+    number: int
+    tokens: list[int]
+    started: float
+    finished: float

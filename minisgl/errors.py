@@ -1,0 +1,66 @@
+"""What a user can do wrong: one exception class per mistake, each carrying the numbers and the remedy.
+
+Everything here is raised before a page, a row or a tensor is taken, so catching one and going on is always safe.
+A broken rule of the engine itself is never one of these: that is an ``AssertionError`` or a :class:`LedgerError`.
+"""
+
+
+class MinisglError(Exception):
+    """Base of every error a user of minisgl can cause."""
+
+
+class ConfigError(MinisglError, ValueError):
+    """An engine setting, or a combination of settings, that cannot work."""
+
+
+class ModelNotFoundError(MinisglError, FileNotFoundError):
+    """The model's folder, file or name does not lead to a model."""
+
+
+class ModelFormatError(MinisglError, ValueError):
+    """The model was found but cannot be run: unknown architecture, missing or left-over weights, damaged file."""
+
+
+class RequestError(MinisglError, ValueError):
+    """A request that can never be served. The engine refuses it, under ``uid``, and serves the others."""
+
+    uid: int | None = None
+
+
+class EmptyPromptError(RequestError):
+    """The prompt has no tokens."""
+
+
+class TokenOutOfVocabularyError(RequestError):
+    """A token id is negative or not below the model's vocabulary size."""
+
+
+class PromptTooLongError(RequestError):
+    """The prompt leaves no room for a single new token within ``max_seq_len``."""
+
+
+class PoolTooSmallError(RequestError):
+    """The request's worst case needs more pages than the whole KV pool has."""
+
+
+class SamplingParamsError(RequestError):
+    """A sampling parameter out of its range: ``max_tokens < 1``, NaN temperature, ``top_p`` outside (0, 1] ..."""
+
+
+class UnknownRequestError(MinisglError, KeyError):
+    """No request has this uid."""
+
+    def __str__(self) -> str:  # KeyError would print the message's repr
+        return self.args[0]
+
+
+class EngineClosedError(MinisglError, RuntimeError):
+    """The engine was closed; its pool is gone."""
+
+
+class TraceError(MinisglError, ValueError):
+    """A trace that cannot be read, or a step that it does not hold."""
+
+
+class LedgerError(AssertionError):
+    """The engine broke a rule of its own bookkeeping (a page freed twice, two owners ...). Always a bug in minisgl."""

@@ -1,0 +1,114 @@
+"""PrefixCache: who may reuse which pages. The scheduler knows only this interface."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minisgl.events.bus import EventBus
+
+
+class Handle:
+    """A matched or inserted prefix: its length in tokens (whole pages) and its tree node. Lock it to keep it."""
+
+    __slots__ = ("length", "node")
+
+    def __init__(self, length: int, node: Any) -> None:
+        self.length = length
+        self.node = node
+
+    def __repr__(self) -> str:
+        return f"Handle(length={self.length}, node={self.node})"
+
+
+class Inserted:
+    """What ``insert`` found and made: ``hit_len`` tokens were there already; ``handle`` covers all it now holds."""
+
+    __slots__ = ("handle", "hit_len", "path", "tick")
+
+    def __init__(self, hit_len: int, handle: Handle, path: tuple[int, ...], tick: int) -> None:
+        self.hit_len = hit_len
+        self.handle = handle
+        self.path = path
+        self.tick = tick
+
+
+class PrefixCache(ABC):
+    """Pages in, pages out; every count is in pages, every length in tokens.
+
+    ``peek`` only looks. ``match`` and ``insert`` count as use and may split nodes. ``evictable + protected`` is what
+    the cache owns. Callers keep ownership straight: ``insert`` takes over exactly the pages beyond ``hit_len``.
+    """
+
+    evictable: int = 0
+    protected: int = 0
+
+    def __init__(self, page_size: int, bus: EventBus) -> None:
+        self.page_size = page_size
+        self.bus = bus
+
+    @abstractmethod
+    def peek(self, tokens: np.ndarray) -> int:
+        """How many leading tokens are cached, in whole pages. Changes nothing."""
+
+    @abstractmethod
+    def match(self, tokens: np.ndarray, uid: int) -> Handle:
+        """The longest cached prefix, for request ``uid`` to use; the caller locks it before anything is evicted."""
+
+    @abstractmethod
+    def pages(self, handle: Handle) -> list[int]:
+        """The cache's pages of a handle, first token first."""
+
+    @abstractmethod
+    def insert(self, tokens: np.ndarray, pages: Sequence[int], uid: int) -> Inserted:
+        """Offer whole pages of KV. ``tokens`` int32 [n], ``pages`` [>= n // page_size]; both are copied."""
+
+    @abstractmethod
+    def lock(self, handle: Handle, uid: int) -> None: ...
+
+    @abstractmethod
+    def unlock(self, handle: Handle, uid: int) -> None: ...
+
+    @abstractmethod
+    def evict(self, n: int) -> list[int]:
+        """Give up ``n`` pages or more, whole leaves, least recently used first; fewer if no more are unlocked."""
+
+    @abstractmethod
+    def nodes(self) -> dict[int, dict[str, Any]]:
+        """The tree as data: id -> parent, tokens, pages, locks, used; 0 is the root."""
+
+
+ROOT = {0: {"parent": -1, "tokens": (), "pages": (), "locks": 0, "used": 0}}
+
+
+class NaivePrefixCache(PrefixCache):
+    """Never shares: every look-up is a miss and every page stays the request's."""
+
+    _nothing = Handle(0, None)
+
+    def peek(self, tokens: np.ndarray) -> int:
+        return 0
+
+    def match(self, tokens: np.ndarray, uid: int) -> Handle:
+        return self._nothing
+
+    def pages(self, handle: Handle) -> list[int]:
+        return []
+
+    def insert(self, tokens: np.ndarray, pages: Sequence[int], uid: int) -> Inserted:
+        return Inserted(0, self._nothing, (), 0)
+
+    def lock(self, handle: Handle, uid: int) -> None:
+        pass
+
+    def unlock(self, handle: Handle, uid: int) -> None:
+        pass
+
+    def evict(self, n: int) -> list[int]:
+        return []
+
+    def nodes(self) -> dict[int, dict[str, Any]]:
+        return dict(ROOT)

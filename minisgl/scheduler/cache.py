@@ -1,0 +1,132 @@
+"""CacheManager: pages between the free list, the requests' rows and the prefix cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minisgl.config import EngineConfig
+from minisgl.core import Request, pages_for
+from minisgl.errors import LedgerError
+from minisgl.events import types as ev
+from minisgl.events.bus import EventBus
+from minisgl.kvcache import PREFIX_CACHES, PageAllocator
+from minisgl.scheduler.table import TableManager
+
+
+class CacheManager:
+    """Every page has one owner: this is where ownership changes hands. Counts are in pages."""
+
+    def __init__(self, config: EngineConfig, table: TableManager, bus: EventBus) -> None:
+        assert config.num_pages is not None
+        self.page_size = config.page_size
+        self.num_pages = config.num_pages
+        self.table = table
+        self.bus = bus
+        self.allocator = PageAllocator(config.num_pages)
+        self.prefix = PREFIX_CACHES[config.prefix_cache](config.page_size, bus)
+        self.reserved = 0  # promised to running requests, not yet taken
+        self.evictions = 0  # calls that evicted
+        self._gathered: list[tuple[int, int]] = []  # (page, uid) to be freed at the end of this pass
+
+    @property
+    def free(self) -> int:
+        return len(self.allocator)
+
+    @property
+    def owned(self) -> int:
+        return self.num_pages - self.free - self.prefix.evictable - self.prefix.protected
+
+    # -- taking pages ------------------------------------------------------------------------------------------------
+
+    def need(self, request: Request, matched: int) -> int:
+        """The worst case of a request, on top of ``matched`` cached tokens."""
+        return pages_for(request.prompt_len + request.max_tokens, self.page_size) - matched // self.page_size
+
+    def reserve(self, request: Request, pages: int) -> None:
+        """Promise ``pages`` more to a request (fewer, if negative)."""
+        request.reserved += pages
+        self.reserved += pages
+
+    def allocate(self, requests: Sequence[Request]) -> None:
+        """Take all pages the requests need to reach their ``device_len``, evicting exactly the missing ones or more."""
+        counts = [max(0, pages_for(r.device_len, self.page_size) - r.num_pages) for r in requests]
+        total = sum(counts)
+        if not total:
+            return
+        if total > self.free:
+            self.allocator.free(self.prefix.evict(total - self.free))
+            self.evictions += 1
+        pages = self.allocator.allocate(total)
+        if pages is None:  # INVARIANT: what admission promised is there. free + evictable + pending >= reserved
+            raise LedgerError(f"{total} pages needed, {self.free} free: admission promised more than there is")
+        takers = [(r, n) for r, n in zip(requests, counts, strict=True) if n]
+        done = 0
+        for request, n in takers:
+            self.table.write_pages(request.row, request.num_pages, pages[done : done + n])
+            request.num_pages += n
+            self.reserve(request, -n)
+            done += n
+        if self.bus:
+            self.bus.emit(
+                ev.PagesAllocated,
+                uids=tuple(r.uid for r, _ in takers),
+                counts=tuple(n for _, n in takers),
+                pages=tuple(pages),
+            )
+
+    # -- giving them back --------------------------------------------------------------------------------------------
+
+    def handoff(self, request: Request, n: int, finished: bool) -> None:
+        """Give the KV of tokens ``[0, n)`` to the prefix cache: the four segments of DESIGN 4.4."""
+        ps, old = self.page_size, request.handle
+        # a copy of the row as it is: the pages to free must be read before the row is rewritten
+        pages = self.table.pages(request.row, request.num_pages)
+        tokens = np.array(request.token_ids[:n], dtype=np.int32)
+        done = self.prefix.insert(tokens, pages, request.uid)
+        new = done.handle
+        assert old.length <= done.hit_len <= new.length or new.length == 0, (old, done.hit_len, new)
+
+        if finished:
+            replaced = []
+            self._gather(request, pages[new.length // ps :])
+        else:
+            replaced = self.prefix.pages(new)[old.length // ps : done.hit_len // ps]
+            self.table.write_pages(request.row, old.length // ps, replaced)
+            self.prefix.lock(new, request.uid)  # before the old one goes: nothing may become evictable in between
+        self._gather(request, pages[old.length // ps : done.hit_len // ps])
+        self.prefix.unlock(old, request.uid)
+        request.handle = None if finished else new
+        if self.bus:
+            self.bus.emit(
+                ev.Handoff,
+                uid=request.uid,
+                finished=finished,
+                n=n,
+                old_len=old.length,
+                hit_len=done.hit_len,
+                new_len=new.length,
+                page_size=ps,
+                pages=tuple(pages),
+                replaced=tuple(replaced),
+                node=0 if finished or new.length == 0 else new.node.id,
+                path=done.path,
+                tick=done.tick,
+            )
+
+    def _gather(self, request: Request, pages: Sequence[int]) -> None:
+        self._gathered += [(page, request.uid) for page in pages]
+
+    def free_gathered(self) -> None:
+        """Append everything released in this pass to the free list, once."""
+        if not self._gathered:
+            return
+        gathered, self._gathered = self._gathered, []
+        pages = [page for page, _ in gathered]
+        self.allocator.free(pages)
+        if self.bus:
+            self.bus.emit(ev.PagesFreed, pages=tuple(pages), uids=tuple(uid for _, uid in gathered))
+
+    def __repr__(self) -> str:
+        return f"CacheManager(free={self.free}, owned={self.owned}, reserved={self.reserved}, cache={self.prefix})"

@@ -1,0 +1,378 @@
+"""Scheduler: the one loop behind the engine, the simulator and the views.
+
+A step receives, launches at most one batch and processes at most one. Everything it decides stands in plain host data;
+what computes is behind ``Executor``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+
+from minisgl.config import EngineConfig
+from minisgl.core import Batch, Request, SamplingParams, pages_for
+from minisgl.errors import (
+    EmptyPromptError,
+    LedgerError,
+    PoolTooSmallError,
+    PromptTooLongError,
+    RequestError,
+    TokenOutOfVocabularyError,
+    UnknownRequestError,
+)
+from minisgl.events import types as ev
+from minisgl.events.bus import EventBus, Subscription
+from minisgl.events.fold import Fold
+from minisgl.events.integrity import violations
+from minisgl.events.snapshot import Snapshot
+from minisgl.scheduler.cache import CacheManager
+from minisgl.scheduler.executor import Executor
+from minisgl.scheduler.ledgers import ledger_state
+from minisgl.scheduler.prefill import PrefillManager
+from minisgl.scheduler.table import TableManager
+
+
+class Scheduler:
+    """Runs requests on an executor, step by step.
+
+    Args:
+        config: with ``num_pages`` and ``max_seq_len`` decided.
+        executor: what computes.
+        vocab_size: token ids must be below it; None: any id from 0.
+        stop_tokens: the model's own end tokens.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        executor: Executor,
+        vocab_size: int | None = None,
+        stop_tokens: Sequence[int] = (),
+    ) -> None:
+        assert config.num_pages is not None and config.max_seq_len is not None
+        self.config = config
+        self.executor = executor
+        self.vocab_size = vocab_size
+        self.stop_tokens = tuple(stop_tokens)
+        self.max_seq_len: int = config.max_seq_len
+        self.bus = EventBus(executor.now)
+        self.table = TableManager(config.max_running_requests, config.max_seq_len, config.page_size, config.num_pages)
+        self.cache = CacheManager(config, self.table, self.bus)
+        self.prefill = PrefillManager(config.max_prefill_tokens, self.table, self.cache, self.bus)
+        self.running: dict[int, Request] = {}
+        self.steps = 0  # whole steps so far
+        self.requests: dict[int, Request] = {}  # submitted and not finished
+        self._next_uid = 0
+        self._submitting = threading.Lock()
+        self._next_batch = itertools.count(1)
+        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._in_flight: deque[tuple[Batch, list[Request]]] = deque()
+        self._failure: Exception | None = None
+        self._check: Fold | None = None
+        if config.check:
+            self._check = Fold(self.snapshot().to_dict())
+            self.bus.on(None, self._check.apply)
+
+    # -- from outside, any thread ------------------------------------------------------------------------------------
+
+    def submit(self, prompt: Sequence[int], params: SamplingParams, client_id: str | None = None) -> Request:
+        """Queue a prompt; it takes effect in the next step. Raises a RequestError if it could never be served."""
+        with self._submitting:
+            uid = self._next_uid
+            self._next_uid += 1
+        submitted = self.executor.now()
+        prompt = [int(token) for token in prompt]
+        try:
+            params.validate()
+            max_tokens = self._admissible(prompt, params)
+        except RequestError as error:
+            error.uid = uid
+            kind, message = type(error).__name__, str(error)
+            self._inbox.put(
+                lambda: self.bus.emit(
+                    ev.RequestRejected,
+                    uid=uid,
+                    prompt_len=len(prompt),
+                    error=kind,
+                    message=message,
+                    submitted=submitted,
+                    client_id=client_id,
+                )
+            )
+            raise
+        request = Request(
+            uid=uid,
+            prompt_len=len(prompt),
+            token_ids=prompt,
+            params=params,
+            max_tokens=max_tokens,
+            seed=params.seed if params.seed is not None else self.config.seed * 1_000_003 + uid,
+            stop_tokens=frozenset(params.stop_token_ids + (() if params.ignore_eos else self.stop_tokens)),
+            client_id=client_id,
+            submitted=submitted,
+        )
+        self.requests[uid] = request
+        self._inbox.put(lambda: self._arrive(request))
+        return request
+
+    def _admissible(self, prompt: Sequence[int], params: SamplingParams) -> int:
+        """``max_tokens`` clamped to what fits, or the reason why nothing does."""
+        n, longest, vocab = len(prompt), self.max_seq_len, self.vocab_size
+        if n == 0:
+            raise EmptyPromptError("the prompt has no tokens; give at least one")
+        for position, token in enumerate(prompt):
+            if token < 0 or (vocab is not None and token >= vocab):
+                known = "0 and above" if vocab is None else f"0 to {vocab - 1}"
+                raise TokenOutOfVocabularyError(f"token {token} at position {position} is not in the vocabulary: {known}")
+        if n >= longest:
+            raise PromptTooLongError(
+                f"the prompt has {n} tokens and max_seq_len is {longest}, which must also hold what is generated; "
+                f"shorten it to {longest - 1} or raise max_seq_len"
+            )
+        max_tokens = min(params.max_tokens, longest - n)
+        ps, pool = self.config.page_size, self.cache.num_pages
+        need = pages_for(n + max_tokens, ps)
+        if need > pool:
+            raise PoolTooSmallError(
+                f"{n} prompt tokens and max_tokens={max_tokens} need {need} pages of {ps} and the pool has {pool}; "
+                f"lower max_tokens, shorten the prompt or raise num_pages"
+            )
+        return max_tokens
+
+    def abort(self, uid: int) -> None:
+        """End a request in the next step; nothing happens if it has ended. UnknownRequestError if it never was."""
+        if uid not in self.requests:
+            if not 0 <= uid < self._next_uid:
+                raise UnknownRequestError(f"no request has uid {uid}")
+            return
+        submitted = self.executor.now()
+        self._inbox.put(lambda: self._abort(uid, submitted))
+
+    # -- one step ----------------------------------------------------------------------------------------------------
+
+    def step(self) -> ev.StepFinished | None:
+        """One iteration. None when there was nothing to receive, launch or process."""
+        self.bus.step = self.steps + 1
+        received = self._receive()
+        launched = self._launch()
+        processed = self._process() if self._in_flight else None
+        if not (received or launched or processed):
+            return None
+        self.steps += 1
+        batch = launched or processed
+        event = ev.StepFinished(
+            step=self.steps,
+            t=self.executor.now(),
+            launched=launched and launched.number,
+            processed=processed and processed.number,
+            **self._counters(batch),
+        )
+        self.bus.deliver(event)
+        if self._check:
+            self.check_integrity()
+        if self._failure:
+            failure, self._failure = self._failure, None
+            raise failure
+        return event
+
+    @property
+    def idle(self) -> bool:
+        """Nothing submitted that has not ended, nothing left to announce."""
+        return not self.requests and self._inbox.empty() and not self._in_flight
+
+    def _receive(self) -> bool:
+        received = False
+        while True:
+            try:
+                take_effect = self._inbox.get_nowait()
+            except Empty:
+                break
+            take_effect()
+            received = True
+        self.cache.free_gathered()
+        return received
+
+    def _arrive(self, request: Request) -> None:
+        self.prefill.add(request)
+        if self.bus:
+            self.bus.emit(
+                ev.RequestArrived,
+                uid=request.uid,
+                prompt=tuple(request.token_ids),
+                max_tokens=request.max_tokens,
+                params=request.params,
+                seed=request.seed,
+                stop_tokens=tuple(sorted(request.stop_tokens)),
+                submitted=request.submitted,
+                client_id=request.client_id,
+            )
+
+    def _abort(self, uid: int, submitted: float) -> None:
+        self.bus.emit(ev.AbortRequested, uid=uid, submitted=submitted)
+        request = self.requests.get(uid)
+        if request is not None:
+            self._finish(request, "abort", request.cached_len)
+
+    def _launch(self) -> Batch | None:
+        """Prefill first; else one token for every running request."""
+        requests, phase = self.prefill.schedule(), "prefill"
+        if not requests:
+            requests, phase = [self.running[uid] for uid in sorted(self.running)], "decode"
+        if not requests:
+            return None
+        evictions = self.cache.evictions
+        self.cache.allocate(requests)
+        if self.cache.evictions > evictions:
+            self.prefill.retest = True
+
+        slot_writes, token_writes = self.table.take_writes()
+        batch = Batch(
+            number=next(self._next_batch),
+            phase=phase,
+            uids=tuple(r.uid for r in requests),
+            rows=tuple(r.row for r in requests),
+            starts=tuple(r.cached_len for r in requests),
+            ends=tuple(r.device_len for r in requests),
+            samples=tuple(r.device_len >= r.prompt_len for r in requests),
+            params=tuple(r.params for r in requests),
+            seeds=tuple(r.seed for r in requests),
+            slot_writes=slot_writes,
+            token_writes=token_writes,
+        )
+        for request, samples in zip(requests, batch.samples, strict=True):
+            if request.cached_len == request.matched and request.status == "prefill":  # its first forward
+                # the last token never gets KV, so from here on one token less is promised
+                worst = request.prompt_len + request.max_tokens
+                ps = self.config.page_size
+                self.cache.reserve(request, pages_for(worst - 1, ps) - pages_for(worst, ps))
+            request.cached_len = request.device_len
+            if samples:
+                request.device_len += 1
+                request.status = "running"
+                self.running[request.uid] = request
+        self._in_flight.append((batch, requests))
+        if self.bus:
+            self.bus.emit(
+                ev.BatchScheduled,
+                batch=batch.number,
+                starts=batch.starts,
+                ends=batch.ends,
+                samples=batch.samples,
+                **self._counters(batch),
+            )
+            self.bus.emit(ev.ForwardStarted, batch=batch.number)
+        try:
+            self.executor.launch(batch)
+        except Exception as failure:
+            self._fail(failure)
+        return batch
+
+    def _fail(self, failure: Exception) -> None:
+        """The forward broke: its requests end with an error, the KV it should have made is not trusted, the engine goes on."""
+        batch, requests = self._in_flight.pop()
+        for request, start in zip(requests, batch.starts, strict=True):
+            request.error = failure
+            self._finish(request, "error", start)
+        self.cache.free_gathered()
+        self._failure = failure
+
+    def _process(self) -> Batch:
+        """Read the oldest batch in flight: append its tokens, end requests, hand KV over, free pages."""
+        batch, requests = self._in_flight.popleft()
+        result = self.executor.collect()
+        assert result.number == batch.number, (result.number, batch.number)
+        if self.bus:
+            self.bus.emit(ev.ForwardFinished, batch=batch.number, started=result.started, finished=result.finished)
+        sampled = [
+            (request, token, end)
+            for request, token, end, samples in zip(requests, result.tokens, batch.ends, batch.samples, strict=True)
+            if samples
+        ]
+        if self.bus:
+            self.bus.emit(
+                ev.TokensSampled,
+                batch=batch.number,
+                uids=tuple(request.uid for request, _, _ in sampled),
+                tokens=tuple(token for _, token, _ in sampled),
+                dropped=tuple(request.finished for request, _, _ in sampled),
+            )
+        for request, token, end in sampled:
+            if request.finished:
+                continue
+            request.token_ids.append(token)
+            if token in request.stop_tokens:
+                self._finish(request, "stop", end)
+            elif request.remain_len == 0:
+                self._finish(request, "length", end)
+            elif end == request.prompt_len:
+                self.cache.handoff(request, end, finished=False)
+                self.prefill.retest = True
+        self.cache.free_gathered()
+        return batch
+
+    def _finish(self, request: Request, reason: str, n: int) -> None:
+        """End a request, its KV valid for ``[0, n)``. Pages go to the cache and to the free list, its row back."""
+        if request.row >= 0:
+            self.cache.handoff(request, n, finished=True)
+            self.cache.reserve(request, -request.reserved)
+            self.table.free(request.row)
+            if self.bus:
+                self.bus.emit(ev.RowReleased, uid=request.uid, row=request.row, generation=request.generation)
+            self.running.pop(request.uid, None)
+            if self.prefill.chunked is request:
+                self.prefill.chunked = None
+        else:
+            self.prefill.waiting.remove(request)
+        request.status, request.finish_reason, request.row = "finished", reason, -1
+        del self.requests[request.uid]
+        self.prefill.retest = True
+        if self.bus:
+            self.bus.emit(
+                ev.RequestFinished,
+                uid=request.uid,
+                reason=reason,
+                num_output=len(request.token_ids) - request.prompt_len,
+            )
+
+    # -- looking in --------------------------------------------------------------------------------------------------
+
+    def _counters(self, batch: Batch | None) -> dict:
+        """The fields of ``events.Counters``, as of now."""
+        prefix = self.cache.prefix
+        return {
+            "phase": batch.phase if batch else "idle",
+            "uids": batch.uids if batch else (),
+            "num_tokens": batch.num_tokens if batch else 0,
+            "waiting": len(self.prefill.waiting),
+            "running": len(self.running),
+            "free_pages": self.cache.free,
+            "reserved_pages": self.cache.reserved,
+            "owned_pages": self.cache.owned,
+            "evictable_pages": prefix.evictable,
+            "protected_pages": prefix.protected,
+            "pending_pages": 0,
+        }
+
+    def snapshot(self) -> Snapshot:
+        """The live ledgers as a Snapshot: between steps the same as the fold of all events, less what only they tell."""
+        return Snapshot(ledger_state(self))
+
+    def after_step(self, fn: Callable[[ev.StepFinished, Callable[[], Snapshot]], None]) -> Subscription:
+        """Call ``fn(StepFinished, get_snapshot)`` after every step."""
+        return self.bus.on(ev.StepFinished, lambda event: fn(event, self.snapshot))
+
+    def check_integrity(self) -> None:
+        """Raise LedgerError naming every broken rule. With ``check=True`` the events' fold must agree as well."""
+        live = self.snapshot()
+        found = violations(live.to_dict())
+        for request in [*self.running.values(), *([self.prefill.chunked] if self.prefill.chunked else [])]:
+            for position in self.table.misplaced(request.row, request.num_pages):
+                found.append(f"row {request.row} of request {request.uid}: token {position} is out of its page's order")
+        if self._check:
+            folded = Snapshot(self._check.state)
+            found += [f"events and ledgers differ at {d}" for d in folded.differences(live)]
+        if found:
+            raise LedgerError(f"after step {self.steps}: " + "; ".join(found))
