@@ -1,0 +1,34 @@
+"""KVPool: the one tensor that holds every token's K and V."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from minisgl.models.config import ModelConfig
+
+
+class KVPool:
+    """K and V of all layers, allocated once: ``[2, layers, num_pages + 1, page_size, kv_heads, head_dim]``.
+
+    The page after the last, ``num_pages``, is the dummy page: padding lanes write there, and nobody reads it.
+    Slot ``s`` lies in page ``s // page_size`` at offset ``s % page_size``.
+    """
+
+    def __init__(
+        self, config: ModelConfig, num_pages: int, page_size: int, dtype: torch.dtype, device: str | torch.device
+    ) -> None:
+        shape = (2, config.num_layers, num_pages + 1, page_size, config.num_kv_heads, config.head_dim)
+        # zeros and not empty: whatever reads ahead of its data must find finite numbers
+        self.data = torch.zeros(shape, dtype=dtype, device=device)
+        self._flat = self.data.flatten(2, 3)
+
+    def layer(self, layer: int) -> tuple[Tensor, Tensor]:
+        """K and V of one layer, each a view ``[(num_pages + 1) * page_size, kv_heads, head_dim]`` indexed by slot."""
+        return self._flat[0, layer], self._flat[1, layer]
+
+    def store(self, layer: int, slots: Tensor, k: Tensor, v: Tensor) -> None:
+        """Write ``k`` and ``v``, each ``[tokens, kv_heads, head_dim]``, at ``slots`` ``[tokens]`` of one layer."""
+        keys, values = self.layer(layer)
+        keys.index_copy_(0, slots, k)
+        values.index_copy_(0, slots, v)

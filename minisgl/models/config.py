@@ -1,0 +1,178 @@
+"""ModelConfig: what the decoder needs to know of a model, read from a Hugging Face ``config.json``. No torch."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minisgl.errors import ModelFormatError, ModelNotFoundError
+
+ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+ROPE_KINDS = ("default", "linear", "llama3", "yarn")
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class RopeConfig:
+    """Rotary embedding: the base ``theta`` and how it is stretched beyond ``original_max_position`` tokens.
+
+    ``kind`` is "default" (Su et al. 2021), "linear" (position interpolation), "llama3" (Llama 3.1's smooth cut by
+    wavelength) or "yarn" (Peng et al. 2023). The other fields mean what the same names mean in ``config.json``.
+    """
+
+    kind: str = "default"
+    theta: float = 10_000.0
+    factor: float = 1.0
+    original_max_position: int = 0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+    attention_factor: float = 1.0
+
+    @classmethod
+    def from_hf(cls, raw: Mapping[str, Any], max_position: int) -> RopeConfig:
+        """Read the new key ``rope_parameters`` or the older ``rope_theta`` and ``rope_scaling``."""
+        rope = {**(raw.get("rope_scaling") or {}), **(raw.get("rope_parameters") or {})}
+        kind = rope.get("rope_type") or rope.get("type") or "default"
+        if kind not in ROPE_KINDS:
+            raise ModelFormatError(f"rope type {kind!r} is not supported; supported are {', '.join(ROPE_KINDS)}")
+        if (rope.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or 1.0) != 1.0:
+            raise ModelFormatError("partial_rotary_factor: only models that rotate the whole head are supported")
+        if kind != "default" and not rope.get("factor"):
+            raise ModelFormatError(f"rope type {kind!r} needs a factor, and config.json gives none")
+        factor = float(rope.get("factor") or 1.0)
+        attention_factor = rope.get("attention_factor")
+        if attention_factor is None:
+            attention_factor = _yarn_attention_factor(rope, factor) if kind == "yarn" else 1.0
+        return cls(
+            kind=kind,
+            theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10_000.0),
+            factor=factor,
+            original_max_position=int(rope.get("original_max_position_embeddings") or max_position),
+            low_freq_factor=float(rope.get("low_freq_factor") or 1.0),
+            high_freq_factor=float(rope.get("high_freq_factor") or 4.0),
+            beta_fast=float(rope.get("beta_fast") or 32.0),
+            beta_slow=float(rope.get("beta_slow") or 1.0),
+            truncate=bool(rope.get("truncate", True)),
+            attention_factor=float(attention_factor),
+        )
+
+
+def _yarn_attention_factor(rope: Mapping[str, Any], factor: float) -> float:
+    def mscale(weight: float) -> float:
+        return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+    if rope.get("mscale") and rope.get("mscale_all_dim"):
+        return mscale(rope["mscale"]) / mscale(rope["mscale_all_dim"])
+    return mscale(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """The shape of a Llama-like dense decoder. Lengths are in tokens, sizes in elements.
+
+    ``max_seq_len`` is the longest sequence this engine computes exactly: the model's position limit, or its sliding
+    window if that is shorter (a sequence within one window sees full attention).
+    """
+
+    architecture: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    max_seq_len: int
+    rope: RopeConfig
+    tied_embeddings: bool = False
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
+    dtype: str = "float32"
+
+    def kv_bytes_per_token(self, dtype: str | None = None) -> int:
+        """Bytes of K and V that one token takes over all layers, in ``dtype`` (None: the model's own)."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * DTYPE_BYTES[dtype or self.dtype]
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> ModelConfig:
+        """Read ``folder/config.json``.
+
+        Raises:
+            ModelNotFoundError: there is no such file.
+            ModelFormatError: it is not JSON, or describes a model that is not supported.
+        """
+        path = Path(folder) / "config.json"
+        try:
+            return cls.from_hf(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise ModelNotFoundError(f"{folder} has no config.json: it is not a Hugging Face model folder") from None
+        except json.JSONDecodeError as error:
+            raise ModelFormatError(f"{path} is not valid JSON: {error}") from None
+
+    @classmethod
+    def from_hf(cls, raw: Mapping[str, Any]) -> ModelConfig:
+        """Build from the dictionary in ``config.json``.
+
+        Raises:
+            ModelFormatError: an architecture, activation, rope type or quantization this engine does not run, or a
+                key that is missing. The message names it and lists what is supported.
+        """
+        architecture = (raw.get("architectures") or [None])[0]
+        if architecture not in ARCHITECTURES:
+            raise ModelFormatError(
+                f"architecture {architecture!r} is not supported; supported are {', '.join(ARCHITECTURES)}"
+            )
+        if raw.get("hidden_act", "silu") != "silu":
+            raise ModelFormatError(f"hidden_act {raw['hidden_act']!r} is not supported; supported is 'silu'")
+        if raw.get("quantization_config"):
+            raise ModelFormatError("quantized weights (quantization_config) are not supported; use float weights")
+        dtype = raw.get("dtype") or raw.get("torch_dtype") or "float32"
+        if dtype not in DTYPE_BYTES:
+            raise ModelFormatError(f"dtype {dtype!r} is not supported; supported are {', '.join(DTYPE_BYTES)}")
+        bias = bool(raw.get("attention_bias")) and architecture in ("LlamaForCausalLM", "Qwen3ForCausalLM")
+        try:
+            heads, positions = raw["num_attention_heads"], raw["max_position_embeddings"]
+            config = cls(
+                architecture=architecture,
+                vocab_size=raw["vocab_size"],
+                hidden_size=raw["hidden_size"],
+                intermediate_size=raw["intermediate_size"],
+                num_layers=raw["num_hidden_layers"],
+                num_heads=heads,
+                num_kv_heads=raw.get("num_key_value_heads") or heads,
+                head_dim=raw.get("head_dim") or raw["hidden_size"] // heads,
+                rms_norm_eps=raw["rms_norm_eps"],
+                max_seq_len=min(positions, _sliding_window(raw, architecture) or positions),
+                rope=RopeConfig.from_hf(raw, positions),
+                tied_embeddings=bool(raw.get("tie_word_embeddings")),
+                qkv_bias=bias or architecture == "Qwen2ForCausalLM",
+                output_bias=bias,
+                mlp_bias=bool(raw.get("mlp_bias")) and architecture == "LlamaForCausalLM",
+                qk_norm=architecture == "Qwen3ForCausalLM",
+                dtype=dtype,
+            )
+        except KeyError as error:
+            raise ModelFormatError(f"config.json of this {architecture} has no {error.args[0]!r}") from None
+        if config.num_heads % config.num_kv_heads:
+            raise ModelFormatError(f"{heads} query heads cannot share {config.num_kv_heads} KV heads evenly")
+        return config
+
+
+def _sliding_window(raw: Mapping[str, Any], architecture: str) -> int | None:
+    kinds = set(raw.get("layer_types") or ())
+    if kinds - {"full_attention", "sliding_attention"}:
+        raise ModelFormatError(
+            f"layer_types {', '.join(sorted(kinds))} are not supported; supported are full and sliding attention"
+        )
+    used = raw.get("use_sliding_window", architecture == "MistralForCausalLM")
+    return raw.get("sliding_window") if used else None
