@@ -60,7 +60,9 @@ class EngineConfig:
         if self.kv_gib is not None and not self.kv_gib > 0:
             raise ConfigError(f"kv_gib={self.kv_gib!r}: must be above 0")
         if self.num_pages is not None and self.kv_gib is not None:
-            raise ConfigError(f"num_pages={self.num_pages} and kv_gib={self.kv_gib} both size the pool: give one of them")
+            raise ConfigError(
+                f"num_pages={self.num_pages} and kv_gib={self.kv_gib} both size the pool: give one of them"
+            )
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name}={getattr(self, name)!r}: must be one of {', '.join(map(repr, allowed))}")

@@ -40,7 +40,7 @@ def expected(prompt: list[int], n: int, stop: frozenset[int] = frozenset()) -> l
 class HashExecutor:
     """KV of token j is a hash of the token, its place and the sum of the KV before it, as read through the row.
 
-    So a stale, foreign, missing or misplaced slot anywhere in a row changes what comes next. The dummy page is poisoned.
+    So a stale, foreign, missing or misplaced slot anywhere in a row changes what comes next.
     """
 
     def __init__(self, config: EngineConfig) -> None:

@@ -37,12 +37,12 @@ class EventBus:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.step = 0
         self._clock = clock
-        self._listeners: dict[type[Event], tuple[Callable[[Any], None], ...]] = {}
+        self._listeners: dict[type[Event], tuple[Callable[[Any], object], ...]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._listeners)
 
-    def on(self, event_type: type[Event] | None, fn: Callable[[Any], None]) -> Subscription:
+    def on(self, event_type: type[Event] | None, fn: Callable[[Any], object]) -> Subscription:
         """Call ``fn(event)`` for each event of a type; None is every type.
 
         A listener that raises is reported once, on stderr, and detached; the engine goes on.

@@ -29,7 +29,8 @@ def violations(state: dict) -> list[str]:
         if who == CACHE and page not in in_tree:
             found.append(f"page {page} belongs to the cache but no tree node has it")
         if (order[page] >= 0) != (who == FREE):
-            found.append(f"page {page} belongs to {_name(who)} but is{'' if order[page] >= 0 else ' not'} in the free list")
+            listed = "is" if order[page] >= 0 else "is not"
+            found.append(f"page {page} belongs to {_name(who)} but {listed} in the free list")
 
     for r in requests.values():
         if r["status"] == "finished":
@@ -55,7 +56,9 @@ def violations(state: dict) -> list[str]:
         if n["locks"] != holders[i]:
             found.append(f"tree node {i} has {n['locks']} locks but {holders[i]} requests hold it")
 
-    cached = {locked: sum(len(n["pages"]) for n in nodes.values() if (n["locks"] > 0) is locked) for locked in (True, False)}
+    cached = Counter({True: 0, False: 0})
+    for n in nodes.values():
+        cached[n["locks"] > 0] += len(n["pages"])
     for name, walked in (
         ("free_pages", owner.count(FREE)),
         ("owned_pages", sum(who >= 0 for who in owner)),

@@ -90,7 +90,7 @@ class Snapshot:
         table = self._state["pages"]
         owner, node = (np.array(table[k], dtype=np.int64) for k in ("owner", "node"))
         locks = np.zeros_like(node)
-        for i, n in self._state["nodes"].items():
+        for n in self._state["nodes"].values():
             if n["locks"]:
                 locks[list(n["pages"])] = n["locks"]
         state = np.where(owner >= 0, 1, np.where(owner == CACHE, np.where(locks > 0, 3, 2), 0)).astype(np.uint8)

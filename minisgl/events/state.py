@@ -37,7 +37,7 @@ Change = tuple[Path, Any, Any]
 
 
 class RequestState(msgspec.Struct, kw_only=True):
-    """What is known of a request. Lengths in tokens; ``pages`` are those its row covers; ``node`` is the one it locks."""
+    """What is known of a request; lengths in tokens. ``pages`` are those its row covers, ``node`` the one it locks."""
 
     uid: int
     status: str = "waiting"  # waiting | prefill | running | finished

@@ -89,12 +89,16 @@ class AdmissionTested(Event, frozen=True):
     @property
     def available(self) -> int | None:
         """Pages that could be had, before the lock."""
-        return None if self.free is None else self.free + self.evictable + self.pending
+        if self.free is None or self.evictable is None or self.pending is None:
+            return None
+        return self.free + self.evictable + self.pending
 
     @property
     def available_locked(self) -> int | None:
         """Pages that could be had, after the lock."""
-        return None if self.evictable_locked is None else self.free + self.evictable_locked + self.pending
+        if self.free is None or self.evictable_locked is None or self.pending is None:
+            return None
+        return self.free + self.evictable_locked + self.pending
 
 
 class PrefixMatched(Event, frozen=True):

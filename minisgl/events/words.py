@@ -57,12 +57,13 @@ def _handoff(e: ev.Handoff) -> str:
 
 
 def _batch(e: ev.BatchScheduled) -> str:
-    who = ", ".join(f"{u}[{a}:{b}]" if e.phase == "prefill" else str(u) for u, a, b in zip(e.uids, e.starts, e.ends, strict=True))
+    spans = zip(e.uids, e.starts, e.ends, strict=True)
+    who = ", ".join(f"{u}[{a}:{b}]" if e.phase == "prefill" else str(u) for u, a, b in spans)
     return f"{e.phase} batch {e.batch}: {count(e.num_tokens, 'token')} of requests {who}"
 
 
 _SENTENCES = {
-    ev.RequestArrived: lambda e: f"request {e.uid} arrives: {count(len(e.prompt), 'token')}, at most {e.max_tokens} new",
+    ev.RequestArrived: lambda e: f"request {e.uid} arrives: {count(len(e.prompt), 'token')}, up to {e.max_tokens} new",
     ev.RequestRejected: lambda e: f"request {e.uid} is refused: {e.message}",
     ev.AbortRequested: lambda e: f"abort of request {e.uid} is asked for",
     ev.AdmissionTested: _admission,
@@ -70,7 +71,9 @@ _SENTENCES = {
     ev.PagesAllocated: lambda e: f"pages {pages(e.pages)} are taken for requests {', '.join(map(str, e.uids))}",
     ev.PagesEvicted: lambda e: f"pages {pages(e.pages)} are evicted with {len(e.nodes)} of the tree's leaves",
     ev.PagesFreed: lambda e: f"pages {pages(e.pages)} are free again",
-    ev.NodeSplit: lambda e: f"tree node {e.node} is split after {count(e.length, 'token')}; the first part is node {e.upper}",
+    ev.NodeSplit: lambda e: (
+        f"tree node {e.node} splits after {count(e.length, 'token')}; node {e.upper} is the first part"
+    ),
     ev.NodeInserted: lambda e: f"tree node {e.node} is new under {e.parent}: {count(len(e.tokens), 'token')}",
     ev.BatchScheduled: _batch,
     ev.TokensSampled: lambda e: f"{count(len(e.tokens), 'token')} sampled" if e.tokens else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 from minisgl.errors import LedgerError
 
@@ -23,7 +23,7 @@ class PageAllocator:
     def __len__(self) -> int:
         return len(self._free)
 
-    def __iter__(self) -> Iterable[int]:
+    def __iter__(self) -> Iterator[int]:
         """Free pages, next one first."""
         return iter(self._free)
 

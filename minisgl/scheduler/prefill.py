@@ -9,6 +9,7 @@ import numpy as np
 from minisgl.core import Request
 from minisgl.events import types as ev
 from minisgl.events.bus import EventBus
+from minisgl.kvcache import Handle
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.table import TableManager
 
@@ -60,7 +61,7 @@ class PrefillManager:
     def _admit(self, request: Request, budget: int) -> bool:
         """Test the head of the queue; let it in if everything fits. A refusal changes nothing that lasts."""
         terms: dict[str, int] = {}
-        handle = None
+        handle: Handle | None = None
         if self.chunked:
             verdict = "chunk"
         elif not self.table.num_free:
@@ -109,7 +110,7 @@ class PrefillManager:
         self._enter(request, handle, need)
         return True
 
-    def _enter(self, request: Request, handle, need: int) -> None:
+    def _enter(self, request: Request, handle: Handle, need: int) -> None:
         """Give an admitted request its row, pointing at the matched pages, and its promise."""
         request.status = "prefill"
         request.handle = handle

@@ -126,7 +126,7 @@ class Scheduler:
         for position, token in enumerate(prompt):
             if token < 0 or (vocab is not None and token >= vocab):
                 known = "0 and above" if vocab is None else f"0 to {vocab - 1}"
-                raise TokenOutOfVocabularyError(f"token {token} at position {position} is not in the vocabulary: {known}")
+                raise TokenOutOfVocabularyError(f"token {token} at position {position}: the vocabulary is {known}")
         if n >= longest:
             raise PromptTooLongError(
                 f"the prompt has {n} tokens and max_seq_len is {longest}, which must also hold what is generated; "
@@ -166,8 +166,8 @@ class Scheduler:
         event = ev.StepFinished(
             step=self.steps,
             t=self.executor.now(),
-            launched=launched and launched.number,
-            processed=processed and processed.number,
+            launched=launched.number if launched else None,
+            processed=processed.number if processed else None,
             **self._counters(batch),
         )
         self.bus.deliver(event)
@@ -271,7 +271,7 @@ class Scheduler:
         return batch
 
     def _fail(self, failure: Exception) -> None:
-        """The forward broke: its requests end with an error, the KV it should have made is not trusted, the engine goes on."""
+        """The forward broke: its requests end with an error, without the KV it should have made; the engine goes on."""
         batch, requests = self._in_flight.pop()
         for request, start in zip(requests, batch.starts, strict=True):
             request.error = failure
@@ -357,7 +357,7 @@ class Scheduler:
         }
 
     def snapshot(self) -> Snapshot:
-        """The live ledgers as a Snapshot: between steps the same as the fold of all events, less what only they tell."""
+        """The live ledgers as a Snapshot; between steps the same as the fold of all events, commentary aside."""
         return Snapshot(ledger_state(self))
 
     def after_step(self, fn: Callable[[ev.StepFinished, Callable[[], Snapshot]], None]) -> Subscription:

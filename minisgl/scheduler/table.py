@@ -42,7 +42,7 @@ class TableManager:
         heapq.heappush(self._free, row)
 
     def write_pages(self, row: int, first: int, pages: Sequence[int]) -> None:
-        """Let the row's pages ``first, first + 1, ...`` be these, here now and on the device before the next forward."""
+        """Let the row's pages from ``first`` on be these: here now, on the device before the next forward."""
         if not pages:
             return
         starts = np.asarray(pages, dtype=np.int32) * self.page_size
@@ -68,4 +68,5 @@ class TableManager:
     def misplaced(self, row: int, count: int) -> list[int]:
         """Positions within the row's first ``count`` pages whose slot is not at the same place in its page."""
         slots = self.page_table[row, : count * self.page_size].reshape(-1, self.page_size)
-        return np.flatnonzero((slots != slots[:, :1] // self.page_size * self.page_size + self._offsets).ravel()).tolist()
+        first = slots[:, :1] // self.page_size * self.page_size
+        return np.flatnonzero(slots != first + self._offsets).tolist()

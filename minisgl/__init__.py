@@ -1,0 +1,38 @@
+"""minisgl: a small LLM inference engine whose every memory and scheduling decision can be watched.
+
+Everything is imported at first use, so that working with recorded runs needs neither torch nor a model.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from minisgl.config import EngineConfig
+    from minisgl.core import SamplingParams
+    from minisgl.events.recorder import Recorder, Trace
+    from minisgl.events.snapshot import Snapshot
+    from minisgl.llm import LLM
+
+__version__ = "0.1.0"
+__all__ = ["LLM", "EngineConfig", "Recorder", "SamplingParams", "Snapshot", "Trace"]
+
+_HOME = {
+    "EngineConfig": "minisgl.config",
+    "LLM": "minisgl.llm",
+    "Recorder": "minisgl.events.recorder",
+    "SamplingParams": "minisgl.core",
+    "Snapshot": "minisgl.events.snapshot",
+    "Trace": "minisgl.events.recorder",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'minisgl' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
