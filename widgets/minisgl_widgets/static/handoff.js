@@ -1,0 +1,47 @@
+// @ts-check
+import { h, panel, patch, chip, ranges } from "./look.js";
+
+/** What becomes of a segment's pages. @param {any} handoff @param {{name: string, pages: number[]}} segment */
+export function fateOf(handoff, { name, pages }) {
+  if (!pages.length) return "nothing";
+  if (name === "locked") return handoff.finished ? "stays cached; its lock is dropped" : "stays cached; the lock moves on";
+  if (name === "duplicate") return `freed; the cache's ${ranges(handoff.replaced)} take their place`;
+  if (name === "inserted") return "now the cache's";
+  return handoff.finished ? "freed" : "the request keeps them";
+}
+
+/** The handoffs of the last step that had any: four segments each. */
+export class Handoffs {
+  constructor() {
+    this.list = h("div", { class: "msgl-handoffs msgl-scroll", tabindex: 0, role: "list", "aria-label": "handoffs" });
+    const { el, note } = panel("handoff", "Handoff to the cache", "", this.list);
+    this.el = el;
+    this.note = note;
+  }
+
+  /** @param {import("./stage.js").Frame} frame */
+  draw({ state, store, step }) {
+    const { handoffs } = state;
+    this.list.style.setProperty("--rows", String(Math.max(1, Math.min(2, store.extent.handoffs))));
+    const now = handoffs.length > 0 && handoffs[0].step === step;
+    if (this.handoffs === handoffs && this.now === now) return;
+    this.handoffs = handoffs;
+    this.now = now;
+    this.el.dataset.handoffs = String(handoffs.length);
+    this.el.dataset.since = handoffs.length ? String(handoffs[0].step) : "";
+    this.note.textContent = handoffs.length ? (now ? "in this step" : `at step ${handoffs[0].step}`) : "who owns each page of a request afterwards";
+    patch(this.list, handoffs.length ? handoffs.map((/** @type {any} */ x) => this._handoff(x)) : h("p", { class: "msgl-empty" }, "No request has handed anything over yet."));
+  }
+
+  /** @param {any} handoff */
+  _handoff(handoff) {
+    const total = Math.max(1, handoff.pages.length * handoff.page_size);
+    return h("div", { class: "msgl-ho", role: "listitem", "data-uid": handoff.uid, "data-finished": handoff.finished },
+      h("div", { class: "msgl-hohead" }, chip(handoff.uid), h("span", null, `${handoff.finished ? "has ended" : "has finished its prefill"}: KV of tokens [0, ${handoff.n})`)),
+      h("div", { class: "msgl-hobar", "aria-hidden": "true" }, handoff.segments.map((/** @type {any} */ s) => s.end > s.start
+        ? h("i", { class: `msgl-seg msgl-s-${s.name}`, style: `flex:${(s.end - s.start) / total} 1 0`, "data-pages": s.pages.join(" "), "data-of": handoff.uid }, h("b", null, ranges(s.pages))) : null)),
+      h("div", { class: "msgl-hogrid" }, handoff.segments.map((/** @type {any} */ s) =>
+        h("div", { class: `msgl-hocell${s.pages.length ? "" : " msgl-off"}`, "data-segment": s.name, "data-pages": s.pages.join(" "), "data-of": handoff.uid },
+          h("b", null, h("i", { class: `msgl-swatch msgl-s-${s.name}` }), s.name), h("span", null, s.pages.length ? `[${s.start}, ${s.end}) pages ${ranges(s.pages)}` : "no page"), h("em", null, s.pages.length ? fateOf(handoff, s) : "")))));
+  }
+}

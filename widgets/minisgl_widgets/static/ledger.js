@@ -1,0 +1,85 @@
+// @ts-check
+import { h, panel, patch, chip } from "./look.js";
+
+const SHOWN = 40; // tests of one pass drawn; a pass can hold hundreds
+
+/** Pages that could be had before and after the matched prefix is locked. @param {any} test */
+export function availableOf(test) {
+  if (test.free === null) return { before: null, after: null };
+  const had = test.free + test.pending;
+  return { before: had + test.evictable, after: test.evictable_locked === null ? null : had + test.evictable_locked };
+}
+
+/** A test's outcome in words. @param {any} test @param {number} step the step being looked at */
+export function verdictOf(test, step) {
+  const { before, after } = availableOf(test);
+  const sums = `needs ${test.need}, ${test.reserved} promised, ${after ?? before} in all`;
+  const since = test.step < step ? ` (since step ${test.step})` : "";
+  if (test.verdict === "admitted") return `admitted: ${sums}${test.step < step ? ` (at step ${test.step})` : ""}`;
+  if (test.verdict === "chunk") return `waits: an unfinished chunk goes first${since}`;
+  if (test.verdict === "row") return `waits: no free row${since}`;
+  if (test.verdict === "budget") return `waits: this batch's prefill budget is used up${since}`;
+  return `waits: ${sums}${after === null || after === before ? "" : " once its prefix is locked"}${since}`;
+}
+
+/** The admission ledger: each test of the last pass as bars of pages, wanted against to be had. */
+export class Ledger {
+  constructor() {
+    this.list = h("div", { class: "msgl-tests msgl-scroll", tabindex: 0, role: "list", "aria-label": "admission tests" });
+    const { el, note } = panel("ledger", "Admission", "need + promised must fit into free + evictable + pending", this.list);
+    this.el = el;
+    this.note = note;
+  }
+
+  /** @param {import("./stage.js").Frame} frame */
+  draw({ state, store, step }) {
+    const { tests } = state;
+    this.list.style.setProperty("--rows", String(Math.max(1, Math.min(5, store.extent.tests))));
+    const key = tests.length ? tests[0].step < step : false;
+    if (this.tests === tests && this.key === key && this.asked === store.extent.asked) return;
+    this.tests = tests;
+    this.key = key;
+    this.asked = store.extent.asked;
+    this.el.dataset.tests = String(tests.length);
+    this.el.dataset.since = tests.length ? String(tests[0].step) : "";
+    if (!tests.length) {
+      patch(this.list, h("p", { class: "msgl-empty" }, "No request has been tested yet."));
+      return;
+    }
+    const scale = Math.max(state.num_pages, store.extent.asked);
+    const left = tests.length - SHOWN;
+    patch(this.list, left > 0 ? h("p", { class: "msgl-empty" }, `${left} earlier tests of this pass are left out`) : null,
+      tests.slice(-SHOWN).map((/** @type {any} */ t) => this._test(t, step, scale)));
+    this.list.scrollTop = this.list.scrollHeight; // the refusal, if any, is the last
+  }
+
+  /** @param {any} test @param {number} step @param {number} scale */
+  _test(test, step, scale) {
+    const { before, after } = availableOf(test);
+    const yes = test.verdict === "admitted";
+    const { need, free, evictable, pending, reserved } = test;
+    const head = h("div", { class: "msgl-verdict" }, chip(test.uid), h("i", { "aria-hidden": "true" }, yes ? "✓" : "✕"),
+      h("span", null, verdictOf(test, step)));
+    const el = h("div", { class: "msgl-test", role: "listitem", "data-uid": test.uid, "data-verdict": test.verdict, "data-step": test.step,
+      "data-need": need, "data-reserved": reserved, "data-free": free, "data-evictable": evictable, "data-pending": pending,
+      "data-evictable-locked": test.evictable_locked, "data-available": before, "data-available-locked": after }, head);
+    if (need === null) {
+      el.append(h("div", { class: "msgl-nobars" }, test.free_rows === 0 ? "0 free rows" : test.budget !== null ? `${test.budget} prefill tokens left` : "not tested for pages"));
+      return el;
+    }
+    const asked = need + reserved;
+    const bar = (/** @type {string} */ label, /** @type {[string, number][]} */ parts, /** @type {string} */ sum) =>
+      h("div", { class: "msgl-bar" }, h("span", { class: "msgl-barname" }, label),
+        h("div", { class: "msgl-rail" }, parts.map(([kind, n]) => n ? h("i", { class: `msgl-part msgl-b-${kind}`, style: `width:${(100 * n) / scale}%`, title: `${kind} ${n}` },
+          n / scale > 0.05 ? h("b", null, n) : null) : null),
+          label === "asked" ? null : h("u", { style: `left:${(100 * asked) / scale}%` })),
+        h("span", { class: "msgl-sum" }, sum));
+    el.append(bar("asked", [["need", need], ["promised", reserved]], `${need} + ${reserved} = ${asked}`));
+    const fit = (/** @type {number} */ sum) => (asked <= sum ? `≥ ${asked}` : `< ${asked}`);
+    el.append(bar("to be had", [["free", free], ["evictable", evictable], ["pending", pending]], `${before} ${fit(/** @type {number} */ (before))}`));
+    el.append(after === null
+      ? h("div", { class: "msgl-bar msgl-off" }, h("span", { class: "msgl-barname" }, "once locked"), h("div", { class: "msgl-rail" }), h("span", { class: "msgl-sum" }, "not reached"))
+      : bar("once locked", [["free", free], ["evictable", test.evictable_locked], ["pending", pending]], `${after} ${fit(after)}`));
+    return el;
+  }
+}

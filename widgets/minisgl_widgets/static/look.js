@@ -1,0 +1,128 @@
+// @ts-check
+/** What the views share: how tokens, pages and requests look, and a few lines to build elements with. */
+
+const UID_COLOURS = 7; // --msgl-u0 .. --msgl-u6 in stage.css
+const SVG = "http://www.w3.org/2000/svg";
+const SVG_TAGS = new Set(["svg", "g", "path", "rect", "text", "circle", "line", "title", "defs", "pattern"]);
+
+/** Build an element: `h("b", {class: "x"}, "text", child)`. Null attributes and children are left out.
+ * @param {string} tag @param {Record<string, any> | null} [attributes] @param {...any} children @returns {any} */
+export function h(tag, attributes, ...children) {
+  const el = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) el.addEventListener(name.slice(2), value);
+    else el.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children.flat(Infinity)) if (child !== null && child !== undefined && child !== false) el.append(child);
+  return el;
+}
+
+/** Replace an element's children; the focus stays with the child of the same `data-key`.
+ * @param {Element} parent @param {...any} children */
+export function patch(parent, ...children) {
+  const root = /** @type {Document | ShadowRoot} */ (parent.getRootNode());
+  const focused = root.activeElement && parent.contains(root.activeElement) ? root.activeElement.getAttribute("data-key") : null;
+  parent.replaceChildren(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
+  if (focused !== null) {
+    /** @type {HTMLElement | null} */ (parent.querySelector(`[data-key="${focused}"]`))?.focus({ preventScroll: true });
+  }
+}
+
+/** A panel with its heading. @param {string} name @param {string} heading @param {string} hint @param {...any} body */
+export function panel(name, heading, hint, ...body) {
+  const note = h("span", { class: "msgl-hint" }, hint);
+  const el = h("section", { class: `msgl-panel msgl-${name}`, "aria-label": heading }, h("h3", null, heading, note), ...body);
+  return { el, note };
+}
+
+/** Text that changes without moving anything. @param {Element} el @param {string} text */
+export function say(el, text) {
+  if (el.textContent !== text) el.textContent = text;
+}
+
+/** "1 page", "2 pages". @param {number} n @param {string} noun */
+export function count(n, noun) {
+  return `${n} ${noun}${n === 1 ? "" : "s"}`;
+}
+
+/** Numbers with runs shortened: 3-5, 9. @param {number[]} numbers */
+export function ranges(numbers) {
+  /** @type {number[][]} */
+  const runs = [];
+  for (const n of numbers) {
+    const run = runs[runs.length - 1];
+    if (run && n === run[1] + 1) run[1] = n;
+    else runs.push([n, n]);
+  }
+  return runs.map(([a, b]) => (a === b ? `${a}` : `${a}-${b}`)).join(", ") || "none";
+}
+
+/** The colour of a request: an index into the palette; the pattern changes each time the palette is used up.
+ * @param {number} uid */
+export function uidLook(uid) {
+  return { colour: uid % UID_COLOURS, pattern: Math.floor(uid / UID_COLOURS) % 3 };
+}
+
+/** A request's name tag, the same everywhere. @param {number} uid @param {string} [text] */
+export function chip(uid, text) {
+  const { colour, pattern } = uidLook(uid);
+  return h("span", { class: `msgl-chip msgl-c${colour} msgl-p${pattern}`, "data-uid": uid, title: `request ${uid}` }, h("b", null, text ?? `${uid}`));
+}
+
+/** What tokens say; ids where the text is not known. @param {Record<string, string>} texts @param {number[]} tokens */
+export function textOf(texts, tokens) {
+  let text = "";
+  for (const token of tokens) {
+    const known = texts[token];
+    if (known !== undefined) text += known;
+    else text += `${text && !text.endsWith(" ") ? " " : ""}#${token}`;
+  }
+  return text;
+}
+
+/** Make white space visible: all of it, or only what breaks lines. @param {string} text @param {boolean} [spaces] */
+export function visible(text, spaces = false) {
+  const broken = text.replace(/\r?\n/g, "⏎").replace(/\t/g, "⇥");
+  return spaces ? broken.replace(/ /g, "␣") : broken;
+}
+
+/** Cut the middle out of a long text. @param {string} text @param {number} most */
+export function middle(text, most) {
+  const chars = Array.from(text);
+  if (chars.length <= most) return text;
+  const head = Math.ceil((most - 1) / 2);
+  return `${chars.slice(0, head).join("")}…${chars.slice(chars.length - (most - 1 - head)).join("")}`;
+}
+
+/** A colour from the style sheet, as [r, g, b]. @param {string} colour */
+export function rgb(colour) {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 1;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.fillStyle = colour;
+  context.fillRect(0, 0, 1, 1);
+  return Array.from(context.getImageData(0, 0, 1, 1).data.subarray(0, 3));
+}
+
+/** Every colour that canvases need, read off the style sheet. @param {Element} root */
+export function paletteOf(root) {
+  const style = getComputedStyle(root);
+  const read = (/** @type {string} */ name) => style.getPropertyValue(`--msgl-${name}`).trim();
+  return {
+    free: read("free"),
+    line: read("line"),
+    ink: read("ink"),
+    muted: read("muted"),
+    bg: read("bg"),
+    evictable: read("evictable"),
+    evictableInk: read("evictable-ink"),
+    protected: read("protected"),
+    protectedInk: read("protected-ink"),
+    focus: read("focus"),
+    bad: read("bad"),
+    prefill: read("prefill"),
+    decode: read("decode"),
+    uids: Array.from({ length: UID_COLOURS }, (_, i) => ({ fill: read(`u${i}`), ink: read(`u${i}-ink`) })),
+  };
+}

@@ -1,0 +1,284 @@
+// @ts-check
+import { KINDS, pageHolds } from "./record.js";
+import { h, panel, say, count, uidLook, textOf, visible, middle, rgb } from "./look.js";
+
+const GRID_COLUMNS = [8, 16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 576, 640, 768, 1024];
+const LARGEST = 34;
+const GUTTER = 46;
+const NAMES = { free: "free", owned: "owned by a request", evictable: "cached, evictable", protected: "cached, locked" };
+
+/** The grid for a number of pages: as few columns as the height allows, so cells are as large as they can be.
+ * @param {number} pages @param {number} width */
+export function gridFor(pages, width) {
+  const most = pages > 4096 ? 400 : 216;
+  let best = { columns: 8, cell: 2, rows: Math.ceil(pages / 8) };
+  for (const columns of GRID_COLUMNS) {
+    const cell = Math.min(LARGEST, Math.floor(width / columns));
+    if (cell < 2) break;
+    best = { columns, cell, rows: Math.ceil(pages / columns) };
+    if (best.rows * cell <= most) break;
+  }
+  return best;
+}
+
+/** The page strip: one cell per page, always in the same place. */
+export class PageStrip {
+  /** @param {import("./stage.js").Stage} stage */
+  constructor(stage) {
+    this.stage = stage;
+    this.cursor = 0;
+    /** @type {number | null} */
+    this.under = null;
+    this.canvas = h("canvas", { class: "msgl-cells", tabindex: 0, role: "img" });
+    this.tip = h("div", { class: "msgl-tip", hidden: true });
+    this.spoken = h("div", { class: "msgl-sr", "aria-live": "polite" });
+    this.legend = h("div", { class: "msgl-legend" });
+    this.counts = Object.fromEntries(KINDS.map((k) => [k, h("b", null, "0")]));
+    for (const kind of KINDS) {
+      this.legend.append(h("span", { class: "msgl-key" }, h("i", { class: `msgl-swatch msgl-k-${kind}` }), this.counts[kind], ` ${NAMES[/** @type {"free"} */ (kind)]}`));
+    }
+    this.dummy = h("span");
+    this.legend.append(
+      h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-k-changed" }), "changed in this step"),
+      h("span", { class: "msgl-key msgl-dummy" }, h("i", { class: "msgl-swatch msgl-k-dummy" }), this.dummy));
+    const { el, note } = panel("strip", "Pages", "", h("div", { class: "msgl-cellbox" }, this.canvas, this.tip), this.legend, this.spoken);
+    this.el = el;
+    this.note = note;
+    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => this._over(this._hit(e)));
+    this.canvas.addEventListener("pointerleave", () => this._over(null));
+    this.canvas.addEventListener("click", (/** @type {PointerEvent} */ e) => {
+      const page = this._hit(e);
+      if (page !== null) this.cursor = page;
+      stage.pin(page === null ? null : { kind: "page", page });
+    });
+    this.canvas.addEventListener("focus", () => this.canvas.matches(":focus-visible") && this._over(this.cursor));
+    this.canvas.addEventListener("blur", () => this._over(null));
+    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this._key(e));
+  }
+
+  /** @param {PointerEvent} event */
+  _hit(event) {
+    if (!this.grid) return null;
+    const column = Math.floor((event.offsetX - this.left) / this.grid.cell);
+    const page = Math.floor(event.offsetY / this.grid.cell) * this.grid.columns + column;
+    return column >= 0 && column < this.grid.columns && page >= 0 && page < this.stage.store.numPages ? page : null;
+  }
+
+  /** @param {number | null} page */
+  _over(page) {
+    if (page === this.under) return;
+    this.under = page;
+    this.stage.point(page === null ? null : { kind: "page", page });
+  }
+
+  /** @param {KeyboardEvent} event */
+  _key(event) {
+    const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -(this.grid?.columns ?? 1), ArrowDown: this.grid?.columns ?? 1 };
+    if (event.key in moves && !event.altKey) {
+      this.cursor = Math.max(0, Math.min(this.stage.store.numPages - 1, this.cursor + moves[/** @type {"ArrowUp"} */ (event.key)]));
+      this._over(this.cursor);
+    } else if (event.key === "Enter") this.stage.pin({ kind: "page", page: this.cursor });
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** What a page is and holds, in words. @param {any} state @param {Uint8Array} kinds @param {number} page @param {Record<string, string>} texts */
+  describe(state, kinds, page, texts) {
+    const kind = KINDS[kinds[page]];
+    const owner = state.pages.owner[page];
+    const node = state.pages.node[page];
+    let head = kind;
+    if (kind === "owned") head = `owned by request ${owner}`;
+    else if (kind !== "free") head = `cached in node ${node}, ${kind === "protected" ? `locked ${state.nodes[node]?.locks ?? 0}×` : "evictable"}`;
+    const lines = pageHolds(state, page).map(({ uid, start, end, tokens }) => {
+      const who = uid >= 0 ? `request ${uid}` : "the prefix";
+      return end > start ? `tokens ${start}-${end - 1} of ${who}: ${middle(visible(textOf(texts, tokens), true), 44)}` : `${who}: nothing written yet`;
+    });
+    return { head: `page ${page}: ${head}`, lines };
+  }
+
+  /** @param {import("./stage.js").Frame} frame */
+  draw(frame) {
+    const { state, kinds, counts, store, palette, selection } = frame;
+    const width = this.el.clientWidth - 24;
+    if (width <= 0) return;
+    const n = kinds.length;
+    const gutter = gridFor(n, width - GUTTER).cell >= 10 ? GUTTER : 0;
+    const grid = gridFor(n, width - gutter);
+    this.grid = grid;
+    this.left = gutter;
+    const { columns, cell, rows } = grid;
+    const ratio = window.devicePixelRatio || 1;
+    const size = [gutter + columns * cell + 1, rows * cell + 1];
+    if (this.canvas.width !== Math.round(size[0] * ratio) || this.canvas.height !== Math.round(size[1] * ratio)) {
+      this.canvas.width = Math.round(size[0] * ratio);
+      this.canvas.height = Math.round(size[1] * ratio);
+      this.canvas.style.width = `${size[0]}px`;
+      this.canvas.style.height = `${size[1]}px`;
+    }
+    const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, size[0], size[1]);
+    if (cell >= 8) this._drawCells(context, frame, gutter);
+    else this._drawPixels(context, frame, gutter);
+
+    const at = (/** @type {number} */ page) => [gutter + (page % columns) * cell, Math.floor(page / columns) * cell];
+    const ring = (/** @type {number} */ page, /** @type {string} */ colour, /** @type {number} */ line) => {
+      const [x, y] = at(page);
+      context.strokeStyle = colour;
+      context.lineWidth = line;
+      const out = cell < 8 ? 2 : -0.5;
+      context.strokeRect(x + 0.5 - out, y + 0.5 - out, cell + 2 * out, cell + 2 * out);
+    };
+    if (selection && selection.pages.size <= 2000) for (const page of selection.pages) ring(page, palette.focus, cell >= 14 ? 3 : 2);
+    for (const page of frame.suspects) if (page < n) ring(page, palette.bad, 3);
+
+    for (const kind of KINDS) {
+      say(this.counts[kind], String(counts[kind]));
+      this.el.dataset[kind] = String(counts[kind]);
+    }
+    say(this.dummy, `page ${n} is the dummy, outside the count`);
+    say(this.note, `${count(n, "page")} of ${count(state.page_size, "token")}; a page never changes its place`);
+    this.canvas.setAttribute("aria-label",
+      `${n} pages: ${counts.free} free, ${counts.owned} owned, ${counts.evictable} cached and evictable, ${counts.protected} cached and locked. Arrow keys move from page to page.`);
+
+    const under = this.under;
+    this.tip.hidden = under === null;
+    if (under !== null) {
+      const { head, lines } = this.describe(state, kinds, under, store.texts);
+      this.tip.replaceChildren(h("b", null, head), ...lines.slice(0, 6).map((l) => h("div", null, l)), ...(lines.length > 6 ? [h("div", null, `and ${lines.length - 6} more`)] : []));
+      const [x, y] = at(under);
+      this.tip.style.left = `${Math.max(0, Math.min(x, width - 320))}px`;
+      this.tip.style.top = `${y + cell + 6}px`;
+      if (this.canvas.matches(":focus")) say(this.spoken, [head, ...lines].join("; "));
+    }
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {import("./stage.js").Frame} frame @param {number} left */
+  _drawCells(context, { state, kinds, palette, selection, changed }, left) {
+    const { columns, cell, rows } = /** @type {{columns: number, cell: number, rows: number}} */ (this.grid);
+    const { owner, node } = state.pages;
+    const gap = cell >= 14 ? 2 : 1;
+    const inner = cell - gap;
+    const font = getComputedStyle(this.canvas).fontFamily;
+    context.textBaseline = "middle";
+    if (left) {
+      context.font = `11px ${font}`;
+      context.fillStyle = palette.muted;
+      context.textAlign = "right";
+      const every = Math.ceil(12 / cell);
+      for (let row = 0; row < rows; row += every) context.fillText(String(row * columns), left - 8, row * cell + cell / 2 + 1);
+    }
+    context.textAlign = "center";
+    for (let p = 0; p < kinds.length; p++) {
+      const x = left + (p % columns) * cell;
+      const y = Math.floor(p / columns) * cell;
+      const kind = kinds[p];
+      context.globalAlpha = selection && !selection.pages.has(p) ? 0.4 : 1;
+      if (kind === 0) {
+        context.fillStyle = palette.free;
+        context.fillRect(x, y, inner, inner);
+        context.strokeStyle = palette.line;
+        context.lineWidth = 1;
+        context.strokeRect(x + 0.5, y + 0.5, inner - 1, inner - 1);
+      } else {
+        const look = kind === 1 ? uidLook(owner[p]) : { colour: 0, pattern: 0 };
+        const fill = kind === 1 ? palette.uids[look.colour].fill : kind === 2 ? palette.evictable : palette.protected;
+        const ink = kind === 1 ? palette.uids[look.colour].ink : kind === 2 ? palette.evictableInk : palette.protectedInk;
+        context.fillStyle = fill;
+        context.fillRect(x, y, inner, inner);
+        if (look.pattern) this._hatch(context, x, y, inner, look.pattern, ink);
+        if (kind === 3) {
+          context.strokeStyle = ink;
+          context.lineWidth = 1;
+          context.strokeRect(x + 2.5, y + 2.5, inner - 5, inner - 5);
+        }
+        const label = kind === 1 ? String(owner[p]) : kind === 3 ? `${state.nodes[node[p]]?.locks ?? ""}×` : "·";
+        const px = Math.min(15, Math.floor(inner / (label.length > 2 ? 2.4 : 1.75)));
+        if (cell >= 14 && px >= 7) {
+          context.font = `600 ${px}px ${font}`;
+          if (look.pattern) {
+            context.fillStyle = fill;
+            const w = context.measureText(label).width + 4;
+            context.fillRect(x + (inner - w) / 2, y + inner / 2 - px / 2, w, px);
+          }
+          context.fillStyle = ink;
+          context.fillText(label, x + inner / 2, y + inner / 2 + 1);
+        }
+      }
+      if (changed.has(p) && cell >= 8) {
+        const t = Math.max(4, Math.round(cell * 0.26));
+        context.fillStyle = kind === 0 ? palette.ink : kind === 1 ? palette.uids[uidLook(owner[p]).colour].ink : kind === 2 ? palette.evictableInk : palette.protectedInk;
+        context.beginPath();
+        context.moveTo(x + inner - t, y);
+        context.lineTo(x + inner, y);
+        context.lineTo(x + inner, y + t);
+        context.fill();
+      }
+    }
+    context.globalAlpha = 1;
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} size @param {number} pattern @param {string} ink */
+  _hatch(context, x, y, size, pattern, ink) {
+    context.save();
+    context.beginPath();
+    context.rect(x, y, size, size);
+    context.clip();
+    context.strokeStyle = ink;
+    context.lineWidth = 1;
+    context.globalAlpha *= 0.55;
+    context.beginPath();
+    for (let i = -size; i < size; i += 5) {
+      context.moveTo(x + i, y + size);
+      context.lineTo(x + i + size, y);
+      if (pattern === 2) {
+        context.moveTo(x + i, y);
+        context.lineTo(x + i + size, y + size);
+      }
+    }
+    context.stroke();
+    context.restore();
+  }
+
+  /** Small cells: one pixel each, enlarged. @param {CanvasRenderingContext2D} context @param {import("./stage.js").Frame} frame @param {number} left */
+  _drawPixels(context, { state, kinds, palette, selection }, left) {
+    const { columns, cell, rows } = /** @type {{columns: number, cell: number, rows: number}} */ (this.grid);
+    if (this.paletteKey !== palette) {
+      this.paletteKey = palette;
+      const pack = (/** @type {string} */ colour, dim = 0) => {
+        const back = rgb(palette.bg);
+        const [r, g, b] = rgb(colour).map((c, i) => Math.round(c * (1 - dim) + back[i] * dim));
+        return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
+      };
+      const all = [palette.free, palette.evictable, palette.protected, ...palette.uids.map((/** @type {any} */ u) => u.fill)];
+      this.packed = { plain: Uint32Array.from(all, (c) => pack(c)), dim: Uint32Array.from(all, (c) => pack(c, 0.65)) };
+    }
+    if (!this.small || this.small.width !== columns || this.small.height !== rows) {
+      this.small = document.createElement("canvas");
+      this.small.width = columns;
+      this.small.height = rows;
+      this.image = new ImageData(columns, rows);
+      this.words = new Uint32Array(this.image.data.buffer);
+    }
+    const { plain, dim } = /** @type {{plain: Uint32Array, dim: Uint32Array}} */ (this.packed);
+    const words = /** @type {Uint32Array} */ (this.words);
+    const { owner } = state.pages;
+    const colours = selection ? dim : plain;
+    for (let p = 0; p < kinds.length; p++) {
+      const kind = kinds[p];
+      words[p] = colours[kind === 1 ? 3 + (owner[p] % 7) : kind === 0 ? 0 : kind - 1];
+    }
+    if (selection) {
+      for (const p of selection.pages) words[p] = plain[kinds[p] === 1 ? 3 + (owner[p] % 7) : kinds[p] === 0 ? 0 : kinds[p] - 1];
+    }
+    const image = /** @type {ImageData} */ (this.image);
+    /** @type {CanvasRenderingContext2D} */ (this.small.getContext("2d")).putImageData(image, 0, 0);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.small, left, 0, columns * cell, rows * cell);
+    context.strokeStyle = palette.line;
+    context.lineWidth = 1;
+    context.strokeRect(left + 0.5, 0.5, columns * cell, rows * cell);
+  }
+}

@@ -1,0 +1,138 @@
+// @ts-check
+import { h, say, chip, count } from "./look.js";
+
+const SPEEDS = [1, 2, 5, 10, 30, 60];
+
+/** The player: it owns the time, and tells `goto` where to go. Space, arrows, Home and End work wherever the focus is. */
+export class Player {
+  /** @param {{goto: (step: number) => void, live: boolean}} options */
+  constructor({ goto, live }) {
+    this.goto = goto;
+    this.step = 0;
+    this.first = 0;
+    this.last = 0;
+    this.timer = 0;
+    const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {string} */ label, /** @type {() => void} */ act) =>
+      h("button", { type: "button", class: `msgl-btn msgl-${name}`, "aria-label": label, title: label, onclick: act }, sign);
+    this.play = button("play", "▶", "Play (space)", () => this.toggle());
+    this.range = h("input", { type: "range", class: "msgl-range", min: 0, max: 0, step: 1, "aria-label": "step" });
+    this.range.addEventListener("input", () => {
+      this.stop();
+      this.goto(Number(this.range.value));
+    });
+    this.track = h("canvas", { class: "msgl-track", "aria-hidden": "true", title: "tall: prefill, low: decode, red: a broken rule" });
+    this.speed = h("select", { class: "msgl-speed", "aria-label": "steps per second", title: "steps per second" },
+      SPEEDS.map((s) => h("option", { value: s, selected: s === 5 }, `${s}/s`)));
+    this.speed.addEventListener("change", () => this.timer && (this.stop(), this.start()));
+    this.number = h("output", { class: "msgl-number", "aria-live": "off" });
+    this.phase = h("span", { class: "msgl-phase" });
+    this.batch = h("span", { class: "msgl-batch" });
+    this.live = h("button", { type: "button", class: "msgl-btn msgl-live", title: "Follow the newest step (End)", hidden: !live,
+      onclick: () => this.jump(this.last) });
+    this.el = h("div", { class: "msgl-player", role: "group", "aria-label": "player" },
+      h("div", { class: "msgl-keys" },
+        button("first", "⏮", "First step (Home)", () => this.jump(this.first)),
+        button("back", "◀", "One step back (left arrow)", () => this.jump(this.step - 1)),
+        this.play,
+        button("forward", "▶", "One step forward (right arrow)", () => this.jump(this.step + 1)),
+        button("last", "⏭", "Last step (End)", () => this.jump(this.last)),
+        this.speed),
+      h("div", { class: "msgl-scrub" }, this.range, this.track),
+      h("div", { class: "msgl-where" }, this.number, this.phase, this.batch, this.live));
+  }
+
+  /** @param {number} step */
+  jump(step) {
+    this.stop();
+    this.goto(step);
+  }
+
+  toggle() {
+    if (this.timer) this.stop();
+    else this.start();
+  }
+
+  start() {
+    if (this.step >= this.last) this.goto(this.first);
+    this.timer = window.setInterval(() => {
+      if (this.step >= this.last) this.stop();
+      else this.goto(this.step + 1);
+    }, 1000 / Number(this.speed.value));
+    this._button();
+  }
+
+  stop() {
+    if (!this.timer) return;
+    clearInterval(this.timer);
+    this.timer = 0;
+    this._button();
+  }
+
+  _button() {
+    say(this.play, this.timer ? "⏸" : "▶");
+    this.play.setAttribute("aria-label", this.timer ? "Pause (space)" : "Play (space)");
+    this.play.setAttribute("aria-pressed", this.timer ? "true" : "false");
+  }
+
+  /** @param {KeyboardEvent} event @returns {boolean} whether the key was the player's */
+  key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return false;
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (target.tagName === "SELECT") return false;
+    const big = event.shiftKey ? 10 : 1;
+    if (event.key === " " && target.tagName !== "BUTTON") this.toggle();
+    else if (event.key === "ArrowLeft") this.jump(this.step - big);
+    else if (event.key === "ArrowRight") this.jump(this.step + big);
+    else if (event.key === "Home") this.jump(this.first);
+    else if (event.key === "End") this.jump(this.last);
+    else return false;
+    return true;
+  }
+
+  /** @param {import("./stage.js").Frame} frame */
+  draw({ store, step, entry, palette }) {
+    this.step = step;
+    this.first = store.first;
+    this.last = store.last;
+    this.range.min = String(this.first);
+    this.range.max = String(this.last);
+    this.range.value = String(step);
+    const phase = entry ? entry.phase : "start";
+    this.range.setAttribute("aria-valuetext", `step ${step} of ${this.last}, ${phase}`);
+    say(this.number, `step ${step} of ${this.last}`);
+    this.phase.dataset.phase = phase;
+    say(this.phase, phase);
+    this.batch.replaceChildren(...(entry && entry.uids.length ? [`${count(entry.num_tokens, "token")} of `, ...entry.uids.slice(0, 24).map((u) => chip(u))] : []));
+    const following = step === this.last;
+    this.live.classList.toggle("msgl-on", following);
+    say(this.live, following ? "● live" : "○ go live");
+    this._drawTrack(store, palette);
+  }
+
+  /** One bar per step (or per pixel): what kind of batch it was. @param {any} store @param {any} palette */
+  _drawTrack(store, palette) {
+    const width = this.track.clientWidth;
+    const height = this.track.clientHeight;
+    const key = `${width} ${store.length} ${palette.prefill}`;
+    if (key === this.trackKey || !width || !store.length) return;
+    this.trackKey = key;
+    const ratio = window.devicePixelRatio || 1;
+    this.track.width = Math.round(width * ratio);
+    this.track.height = Math.round(height * ratio);
+    const context = /** @type {CanvasRenderingContext2D} */ (this.track.getContext("2d"));
+    context.scale(ratio, ratio);
+    const room = width / store.length;
+    for (const [i, { phase, violations }] of store.steps.entries()) {
+      const wide = Math.max(1, room - (room > 3 ? 1 : 0));
+      const x = Math.round((i + 1) * room - wide / 2 - room / 2);
+      if (violations.length) {
+        context.fillStyle = palette.bad;
+        context.fillRect(x, 0, Math.max(2, wide), height);
+      } else if (phase !== "idle") {
+        context.fillStyle = phase === "decode" ? palette.decode : palette.prefill;
+        const tall = phase === "decode" ? height * 0.4 : height;
+        context.fillRect(x, height - tall, wide, tall);
+      }
+    }
+  }
+}

@@ -1,0 +1,241 @@
+// @ts-check
+/**
+ * The stage: one player and the views it drives. An anywidget module (AFM): the default export makes one definition
+ * per model, so that all views of a model share its record and nothing else.
+ */
+import { RunStore, Cursor, pageKinds, countKinds, selectionOf } from "./record.js";
+import { h, paletteOf } from "./look.js";
+import { Player } from "./player.js";
+import { PageStrip } from "./pages.js";
+import { Ledger } from "./ledger.js";
+import { Tree } from "./tree.js";
+import { Handoffs } from "./handoff.js";
+import { Requests } from "./requests.js";
+import { Lamp, pagesNamed } from "./lamp.js";
+import { Words } from "./words.js";
+
+/**
+ * @typedef {import("./record.js").Pointer} Pointer
+ * @typedef {{store: RunStore, state: any, step: number, entry: import("./record.js").StepEntry | null,
+ *   delta: import("./record.js").Change[], kinds: Uint8Array, counts: Record<string, number>,
+ *   selection: import("./record.js").Selection | null, suspects: Set<number>, changed: Set<number>, palette: any}} Frame
+ *   everything a view draws
+ */
+
+/** One place where a record is shown. */
+export class Stage {
+  /** @param {HTMLElement} el @param {RunStore} store
+   * @param {{live?: boolean, drawn?: (step: number) => void, moved?: (step: number) => void}} [options] */
+  constructor(el, store, { live = true, drawn = () => {}, moved = () => {} } = {}) {
+    this.store = store;
+    this.drawn = drawn;
+    this.moved = moved;
+    /** @type {Cursor | null} */
+    this.cursor = null;
+    /** @type {Pointer} what the mouse or the focus is on */
+    this.hovered = null;
+    /** @type {Pointer} what was clicked */
+    this.pinned = null;
+    this.frame = 0;
+    this.acknowledged = -1;
+    this.player = new Player({ goto: (step) => this.goto(step), live });
+    this.title = h("h2", { class: "msgl-title" });
+    this.lamp = new Lamp();
+    this.strip = new PageStrip(this);
+    this.views = [this.player, this.lamp, this.strip, new Ledger(), new Requests(this), new Tree(this), new Handoffs(), new Words()];
+    const [, , strip, ledger, requests, tree, handoffs, words] = this.views;
+    this.waiting = h("p", { class: "msgl-nothing" }, "No step has been recorded yet. Run or step the engine, and it appears here.");
+    this.body = h("div", { class: "msgl-body" },
+      h("div", { class: "msgl-wide" }, strip.el),
+      h("div", { class: "msgl-main" }, requests.el, tree.el), h("div", { class: "msgl-side" }, ledger.el, handoffs.el, words.el));
+    this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.lamp.el), this.player.el);
+    this.root = h("div", { class: "msgl", tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
+    el.append(this.root);
+
+    this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this._key(e));
+    for (const kind of ["pointerover", "focusin"]) this.root.addEventListener(kind, (/** @type {Event} */ e) => this._hover(e));
+    this.root.addEventListener("pointerleave", () => this.point(null));
+    this.root.addEventListener("click", (/** @type {Event} */ e) => this._click(e));
+    this.resized = new ResizeObserver(() => this.redraw());
+    this.resized.observe(this.root);
+    this.restyle = () => {
+      this.palette = null;
+      this.redraw();
+    };
+    this.themed = new MutationObserver(this.restyle);
+    this.themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
+    this.media = matchMedia("(prefers-color-scheme: dark)");
+    this.media.addEventListener("change", this.restyle);
+    this.listen = (/** @type {"load" | "tail"} */ what) => this._changed(what);
+    store.listeners.add(this.listen);
+    this.tail = -1;
+    this._changed("load");
+  }
+
+  close() {
+    this.player.stop();
+    cancelAnimationFrame(this.frame);
+    this.store.listeners.delete(this.listen);
+    this.resized.disconnect();
+    this.themed.disconnect();
+    this.media.removeEventListener("change", this.restyle);
+    this.root.remove();
+  }
+
+  /** @param {"load" | "tail"} what */
+  _changed(what) {
+    const { store } = this;
+    if (!store.ready) return this.redraw();
+    const followed = !this.cursor || this.cursor.step >= this.tail;
+    if (what === "load") this.cursor = new Cursor(store, followed || !this.cursor ? store.last : this.cursor.step);
+    else if (followed && !this.player.timer) /** @type {Cursor} */ (this.cursor).moveTo(store.last);
+    this.tail = store.last;
+    this.redraw();
+  }
+
+  /** @param {number} step */
+  goto(step) {
+    if (!this.cursor) return;
+    this.cursor.moveTo(step);
+    this.player.step = this.cursor.step;
+    this.moved(this.cursor.step);
+    this.redraw();
+  }
+
+  /** Point at something for as long as the mouse is there. @param {Pointer} pointer */
+  point(pointer) {
+    if (JSON.stringify(pointer) === JSON.stringify(this.hovered)) return;
+    this.hovered = pointer;
+    this.redraw();
+  }
+
+  /** Keep pointing at something; again, or null, lets it go. @param {Pointer} pointer */
+  pin(pointer) {
+    this.pinned = JSON.stringify(pointer) === JSON.stringify(this.pinned) ? null : pointer;
+    this.redraw();
+  }
+
+  /** @param {Event} event @returns {Pointer} */
+  _pointer(event) {
+    const target = /** @type {Element | null} */ (/** @type {Element} */ (event.target).closest?.("[data-uid], [data-node], [data-of]"));
+    if (!target) return null;
+    if (target.hasAttribute("data-node")) return { kind: "node", node: Number(target.getAttribute("data-node")) };
+    if (target.hasAttribute("data-of")) {
+      const pages = (target.getAttribute("data-pages") ?? "").split(" ").filter(Boolean).map(Number);
+      return { kind: "pages", pages, uid: Number(target.getAttribute("data-of")) };
+    }
+    return { kind: "uid", uid: Number(target.getAttribute("data-uid")) };
+  }
+
+  /** @param {Event} event */
+  _hover(event) {
+    if (event.target === this.strip.canvas) return;
+    if (event.type === "focusin" && !(/** @type {Element} */ (event.target).matches(":focus-visible"))) return;
+    this.point(this._pointer(event));
+  }
+
+  /** @param {Event} event */
+  _click(event) {
+    const pointer = this._pointer(event);
+    if (pointer) this.pin(pointer);
+  }
+
+  /** @param {KeyboardEvent} event */
+  _key(event) {
+    let done = this.player.key(event);
+    if (event.key === "Escape" && (this.pinned || this.hovered)) {
+      this.pinned = this.hovered = null;
+      this.redraw();
+      done = true;
+    } else if (event.key === "Enter" && this._pointer(event)) {
+      this._click(event);
+      done = true;
+    }
+    if (done) {
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  }
+
+  /** Draw in the next frame, once. */
+  redraw() {
+    if (!this.frame) this.frame = requestAnimationFrame(() => this._draw());
+  }
+
+  _draw() {
+    this.frame = 0;
+    const { store, cursor } = this;
+    this.waiting.hidden = store.ready;
+    this.body.hidden = this.head.hidden = !store.ready;
+    if (!store.ready || !cursor) return;
+    this.palette ??= paletteOf(this.root);
+    const { state, step } = cursor;
+    const entry = store.entry(step);
+    const delta = store.delta(step);
+    const kinds = pageKinds(state);
+    const changed = new Set();
+    for (const [path] of delta) if (path[0] === "pages" && path[1] === "owner") changed.add(path[2]);
+    /** @type {Frame} */
+    const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), selection: selectionOf(state, this.hovered ?? this.pinned),
+      suspects: pagesNamed(entry ? entry.violations : []), changed, palette: this.palette };
+    this.title.textContent = store.title || "A run of minisgl";
+    this.root.classList.toggle("msgl-huge", store.numPages > 4096);
+    for (const view of this.views) view.draw(frame);
+    this._highlight(frame.selection);
+    const { dataset } = this.root;
+    dataset.step = String(step);
+    dataset.first = String(store.first);
+    dataset.last = String(store.last);
+    dataset.phase = entry ? entry.phase : "start";
+    if (this.acknowledged !== store.last) {
+      this.acknowledged = store.last;
+      this.drawn(store.last);
+    }
+  }
+
+  /** Mark what belongs to the selection. @param {import("./record.js").Selection | null} selection */
+  _highlight(selection) {
+    this.root.classList.toggle("msgl-pointing", selection !== null);
+    for (const el of this.root.querySelectorAll("[data-uid], [data-node], [data-pages]")) {
+      let on = false;
+      if (selection) {
+        if (el.hasAttribute("data-node")) on = selection.nodes.has(Number(el.getAttribute("data-node")));
+        else if (el.hasAttribute("data-uid")) on = selection.uids.has(Number(el.getAttribute("data-uid")));
+        else on = (el.getAttribute("data-pages") ?? "").split(" ").some((p) => p !== "" && selection.pages.has(Number(p)));
+      }
+      el.classList.toggle("msgl-hi", on);
+    }
+  }
+}
+
+/** @param {any} model @param {RunStore} store */
+function readRecord(model, store) {
+  const text = model.get("record");
+  if (text) store.load(typeof text === "string" ? JSON.parse(text) : text);
+}
+
+export default () => {
+  const store = new RunStore();
+  return {
+    /** @param {{model: any}} context */
+    initialize({ model }) {
+      readRecord(model, store);
+      model.on("change:record", () => readRecord(model, store));
+      model.on("msg:custom", (/** @type {any} */ message) => {
+        if (message?.kind === "tail" && !store.append(message)) model.send({ kind: "resync" });
+      });
+    },
+
+    /** @param {{model: any, el: HTMLElement}} context */
+    render({ model, el }) {
+      const stage = new Stage(el, store, {
+        live: !model.get("exported"),
+        drawn: (step) => model.send({ kind: "drawn", step }),
+        moved: model.get("moved"),
+      });
+      if (Number(model.get("length") ?? 0) > store.length) model.send({ kind: "resync" });
+      if (model.get("exported")) /** @type {any} */ (el).stage = stage;
+      return () => stage.close();
+    },
+  };
+};

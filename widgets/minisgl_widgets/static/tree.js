@@ -1,0 +1,149 @@
+// @ts-check
+import { h, panel, patch, textOf, visible, middle, say, count } from "./look.js";
+
+const TREE_ROW = 44;
+const NODE_HIGH = 34;
+const NODE_WIDE = 206;
+const LEVEL = 236;
+const TREE_LEFT = 26;
+
+/**
+ * Where each node stands: children in the order of the oldest id below them, one row per leaf. A node that a step
+ * evicted keeps its place in that step.
+ * @param {Record<string, any>} nodes
+ */
+export function layoutTree(nodes) {
+  /** @type {Map<number, number[]>} */
+  const children = new Map();
+  for (const key of Object.keys(nodes)) {
+    const id = Number(key);
+    if (id === 0) continue;
+    const parent = nodes[key].parent in nodes ? nodes[key].parent : 0;
+    if (!children.has(parent)) children.set(parent, []);
+    /** @type {number[]} */ (children.get(parent)).push(id);
+  }
+  // parents first, without recursion: trees can be as deep as a conversation is long
+  const order = [0];
+  for (let i = 0; i < order.length; i++) for (const id of children.get(order[i]) ?? []) order.push(id);
+  /** @type {Map<number, number>} */
+  const oldest = new Map();
+  for (let i = order.length - 1; i >= 0; i--) {
+    const id = order[i];
+    let least = id || Infinity;
+    for (const child of children.get(id) ?? []) least = Math.min(least, oldest.get(child) ?? least);
+    oldest.set(id, least);
+  }
+  for (const list of children.values()) list.sort((a, b) => /** @type {number} */ (oldest.get(a)) - /** @type {number} */ (oldest.get(b)));
+  /** @type {Map<number, {row: number, depth: number, parent: number, last: number}>} */
+  const places = new Map();
+  let row = 0;
+  let depths = 0;
+  const stack = [{ id: 0, depth: 0, parent: -1 }];
+  while (stack.length) {
+    const { id, depth, parent } = /** @type {{id: number, depth: number, parent: number}} */ (stack.pop());
+    const below = children.get(id) ?? [];
+    places.set(id, { row, depth, parent, last: row });
+    depths = Math.max(depths, depth);
+    if (!below.length) row++;
+    for (let i = below.length - 1; i >= 0; i--) stack.push({ id: below[i], depth: depth + 1, parent: id });
+  }
+  return { places, rows: Math.max(1, row), depths };
+}
+
+/** What the step did to the tree: id -> new | split | hit, and the nodes it evicted. @param {any[]} delta */
+export function treeChanges(delta) {
+  /** @type {Map<number, string>} */
+  const marks = new Map();
+  /** @type {Map<number, any>} */
+  const gone = new Map();
+  const born = new Set();
+  for (const [path, old, value] of delta) {
+    if (path[0] !== "nodes") continue;
+    const id = Number(path[1]);
+    if (path.length === 2 && value === null) {
+      if (born.has(id)) marks.delete(id);
+      gone.set(id, old);
+    } else if (path.length === 2 && old === null) {
+      born.add(id);
+      marks.set(id, "new");
+    } else if (path[2] === "parent") marks.set(value, "split");
+    else if (path[2] === "used" && !marks.has(id)) marks.set(id, "hit");
+  }
+  return { marks, gone };
+}
+
+/** The radix tree, left to right. */
+export class Tree {
+  /** @param {import("./stage.js").Stage} stage */
+  constructor(stage) {
+    this.svg = h("svg", { class: "msgl-svg", role: "group", "aria-label": "radix tree" });
+    this.box = h("div", { class: "msgl-treebox msgl-scroll" }, this.svg);
+    this.empty = h("p", { class: "msgl-empty" }, "The prefix cache holds nothing at this step.");
+    const { el, note } = panel("tree", "Prefix cache", "", this.box);
+    this.el = el;
+    this.note = note;
+    this.box.append(this.empty);
+    this.box.addEventListener("scroll", () => stage.redraw());
+  }
+
+  /** @param {import("./stage.js").Frame} frame */
+  draw({ state, store, delta }) {
+    const { marks, gone } = treeChanges(delta);
+    const nodes = gone.size ? { ...Object.fromEntries(gone), ...state.nodes } : state.nodes;
+    const { places, rows, depths } = layoutTree(nodes);
+    const held = Object.keys(state.nodes).length - 1;
+    this.el.dataset.nodes = String(held);
+    this.box.classList.toggle("msgl-small", store.extent.nodes < 2);
+    this.box.style.setProperty("--rows", String(Math.min(6, Math.max(2, store.extent.nodes - 1))));
+    this.empty.hidden = places.size > 1;
+    let tokens = 0;
+    let low = Infinity;
+    let high = 0;
+    for (const id in state.nodes) {
+      if (id === "0") continue;
+      tokens += state.nodes[id].tokens.length;
+      low = Math.min(low, state.nodes[id].used);
+      high = Math.max(high, state.nodes[id].used);
+    }
+    say(this.note, held ? `${count(tokens, "token")} in ${count(held, "node")}; paler = longer unused` : "empty");
+    const width = TREE_LEFT + depths * LEVEL + 8;
+    const height = rows * TREE_ROW + 4;
+    this.svg.setAttribute("width", String(places.size > 1 ? width : 0));
+    this.svg.setAttribute("height", String(places.size > 1 ? height : 0));
+    const top = this.box.scrollTop - 4 * TREE_ROW;
+    const bottom = this.box.scrollTop + this.box.clientHeight + 4 * TREE_ROW;
+    const lines = [];
+    const boxes = [];
+    for (const [id, { row, depth, parent }] of places) {
+      const y = row * TREE_ROW + 2;
+      const up = places.get(parent);
+      const upY = up ? up.row * TREE_ROW + 2 : y;
+      if (y < top || upY > bottom) continue;
+      if (id === 0) {
+        if (places.size > 1) boxes.push(h("circle", { class: "msgl-root", cx: 9, cy: y + NODE_HIGH / 2, r: 6 }, h("title", null, "the root")));
+        continue;
+      }
+      const x = TREE_LEFT + (depth - 1) * LEVEL;
+      const from = depth === 1 ? 15 : x - LEVEL + NODE_WIDE;
+      const bend = x - 14;
+      lines.push(h("path", { class: "msgl-edge", d: `M${from} ${upY + NODE_HIGH / 2}H${bend}V${y + NODE_HIGH / 2}H${x}` }));
+      if (y > bottom) continue;
+      const node = nodes[id];
+      const mark = gone.has(id) && !(id in state.nodes) ? "evicted" : marks.get(id) ?? "";
+      const age = high > low ? (node.used - low) / (high - low) : 1;
+      const text = middle(visible(textOf(store.texts, node.tokens), true), 26);
+      const state2 = mark === "evicted" ? "evicted" : node.locks > 0 ? "protected" : "evictable";
+      const facts = `${count(node.tokens.length, "token")}, ${count(node.pages.length, "page")}`;
+      boxes.push(h("g", { class: `msgl-node msgl-n-${state2}`, transform: `translate(${x} ${y})`, tabindex: 0, role: "img", "data-key": `n${id}`, "data-node": id,
+        "data-locks": node.locks, "data-mark": mark, "data-used": node.used,
+        "aria-label": `node ${id}: ${facts}, ${node.locks ? `locked ${node.locks} times` : "evictable"}${mark ? `, ${mark}` : ""}: ${text}` },
+        h("title", null, `node ${id}: ${facts}, last used at tick ${node.used}\n${visible(textOf(store.texts, node.tokens))}`),
+        h("rect", { class: "msgl-nodebox", width: NODE_WIDE, height: NODE_HIGH, rx: 4, style: state2 === "evictable" ? `fill-opacity:${(0.25 + 0.75 * age).toFixed(2)}` : null }),
+        h("text", { class: "msgl-nodetext", x: 8, y: 14 }, text),
+        h("text", { class: "msgl-nodefacts", x: 8, y: 28 }, `${id}: ${facts}`),
+        node.locks > 0 && mark !== "evicted" ? h("text", { class: "msgl-nodelock", x: NODE_WIDE - 8, y: 28 }, `locked ${node.locks}×`) : null,
+        mark ? h("g", { class: `msgl-mark msgl-m-${mark}`, transform: `translate(${NODE_WIDE - 56} -2)` }, h("rect", { width: 52, height: 14, rx: 7 }), h("text", { x: 26, y: 10.5 }, mark)) : null));
+    }
+    patch(this.svg, lines, boxes);
+  }
+}
