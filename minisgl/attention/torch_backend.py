@@ -56,7 +56,7 @@ class TorchAttention:
     def _prefill(self, metadata: AttentionMetadata, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """KV heads are the batch, the group's heads share K and V by a stride of 0."""
         outputs = []
-        for i, (start, end) in enumerate(zip(metadata.starts.tolist(), metadata.ends.tolist())):
+        for i, (start, end) in enumerate(zip(metadata.starts.tolist(), metadata.ends.tolist(), strict=True)):
             slots = metadata.kv_indices[metadata.kv_indptr[i] : metadata.kv_indptr[i + 1]]
             rows = q[metadata.qo_indptr[i] : metadata.qo_indptr[i + 1]].permute(1, 2, 0, 3)
             k, v = (

@@ -88,10 +88,10 @@ class EngineExecutor:
 
 
 def scatter(table: Tensor, writes: Sequence[tuple[int, int, Any]]) -> None:
-    """Write runs ``(row, start, values)`` into ``table`` ``[rows, width]``, in one copy; of two writes the later wins."""
+    """Write runs ``(row, start, values)`` into ``table`` ``[rows, width]`` in one copy; the later of two wins."""
     if not writes:
         return
-    rows, starts, runs = zip(*writes)
+    rows, starts, runs = zip(*writes, strict=True)
     lengths = np.array([len(run) for run in runs])
     place = ragged_arange(np.array(rows) * table.shape[1] + np.array(starts), lengths)
     values = np.concatenate([np.asarray(run, dtype=np.int32) for run in runs])

@@ -83,8 +83,8 @@ def size_pool(model: ModelConfig, config: EngineConfig, dtype: str, device: torc
         num_pages = budget // page_bytes
         if num_pages < 2:
             raise ConfigError(
-                f"a KV pool of {human_bytes(budget)} holds {num_pages} pages of {human_bytes(page_bytes)} "
-                f"({config.page_size} tokens) and needs at least 2: raise kv_gib or lower page_size"
+                f"a KV pool of {human_bytes(budget)} has no room for 2 pages of {human_bytes(page_bytes)} "
+                f"({config.page_size} tokens each): raise kv_gib or lower page_size"
             )
     if (num_pages + 1) * page_bytes > free:
         raise ConfigError(

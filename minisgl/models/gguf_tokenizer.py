@@ -97,7 +97,7 @@ def build_tokenizer(metadata: Metadata) -> Tokenizer:
             )
         )
     tokenizer.post_processor = processors.Sequence(steps)
-    for token, token_type in zip(tokens, metadata.get("tokenizer.ggml.token_type")):
+    for token, token_type in zip(tokens, metadata.get("tokenizer.ggml.token_type"), strict=True):
         if token_type in (CONTROL, USER_DEFINED):
             tokenizer.add_tokens([AddedToken(token, special=token_type == CONTROL, normalized=False)])
     return tokenizer

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def resolve_model(name: str | Path) -> Path:
         return _converted(path)
     if str(name) == SMOLLM2:
         return made_once(cache_dir() / f"{SMOLLM2}-v{CONVERTER_VERSION}", _fetch_smollm2)
-    if len(path.parts) == 2 and not path.is_absolute() and path.parts[0] not in (".", "..", "~"):
+    if re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", str(name)):
         return _from_hub(str(name))
     raise ModelNotFoundError(
         f"{str(name)!r} is not a folder, a .gguf file or a hub id (owner/name); the built-in name is {SMOLLM2!r}"

@@ -54,7 +54,7 @@ def _tensor_files(folder: Path) -> dict[str, safe_open]:
         if not (folder / name).exists():
             raise ModelNotFoundError(f"{folder} has no {name}; only weights in safetensors format are read")
     files = [safe_open(folder / name, framework="pt") for name in names]
-    return {tensor: file for file in files for tensor in file.keys()}
+    return {tensor: file for file in files for tensor in file.keys()}  # noqa: SIM118 (a safe_open is no dict)
 
 
 def _destinations(model: Decoder) -> dict[str, Tensor]:
@@ -64,7 +64,7 @@ def _destinations(model: Decoder) -> dict[str, Tensor]:
         for leaf, parameter in module.named_parameters(recurse=False):
             parent, _, own = path.rpartition(".")
             parts = module.parts if isinstance(module, FusedLinear) else {own: parameter.shape[0]}
-            for part, view in zip(parts, parameter.data.split(tuple(parts.values()))):
+            for part, view in zip(parts, parameter.data.split(tuple(parts.values())), strict=True):
                 name = f"{parent}.{part}.{leaf}" if parent else f"{part}.{leaf}"
                 places[name if part == "lm_head" else f"model.{name}"] = view
     return places

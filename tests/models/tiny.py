@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
+    AutoModelForCausalLM,
     LlamaConfig,
     MistralConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen3Config,
-    AutoModelForCausalLM,
 )
 
 VOCAB_SIZE = 960
@@ -59,7 +59,7 @@ def tiny_model_folder(family: str, folder: str | Path, seed: int = 0, **changes:
     config = kind(**{**SIZES, **special, **changes})
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    for name, parameter in model.named_parameters():
+    for parameter in model.parameters():
         if parameter.dim() == 1:
             parameter.data += 0.3 * torch.randn_like(parameter)
     model.save_pretrained(folder)

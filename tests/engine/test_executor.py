@@ -1,0 +1,75 @@
+"""The device's mirrors follow the host's writes, and results come back in launch order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from minisgl.config import EngineConfig
+from minisgl.engine import load_engine
+from minisgl.engine.executor import scatter
+from tests.engine.driver import Driver
+from tests.models.reference import reference_tokens
+
+
+@pytest.fixture
+def driver(tiny_folder) -> Driver:
+    config = EngineConfig(num_pages=32, page_size=4, max_running_requests=3, max_seq_len=18, device="cpu")
+    return Driver(load_engine(tiny_folder("llama"), config).executor)
+
+
+def test_tables_are_whole_pages_wide_with_a_dummy_row_last(driver):
+    executor = driver.executor
+    assert executor.page_table.shape == executor.token_pool.shape == (4, 20)
+    assert executor.page_table.dtype == executor.token_pool.dtype == torch.int32
+    assert executor.page_table[3].unique().tolist() == [32 * 4]
+
+
+def test_writes_land_before_the_forward_and_samples_after(driver):
+    driver.admit(1, [5, 6, 7])
+    driver.run({1: (0, 3)})
+    row = driver.executor.token_pool[1].tolist()
+    assert row[:4] == [5, 6, 7, driver.tokens[1][3]]
+    assert driver.executor.page_table[1, :4].tolist() == driver.slots[1]
+
+
+def test_a_chunk_leaves_the_token_pool_alone(driver):
+    driver.admit(0, [5, 6, 7, 8, 9])
+    assert driver.run({0: (0, 2)}).tokens == [-1]
+    assert driver.executor.token_pool[0, :5].tolist() == [5, 6, 7, 8, 9]
+
+
+def test_the_token_after_a_full_row_is_returned_and_not_written_into_the_next_row(driver, tiny_folder):
+    prompt = list(range(40, 59))
+    driver.admit(0, prompt)
+    driver.admit(1, [77])
+    driver.prefill(0)
+    driver.decode(0)
+    assert driver.output(0) == reference_tokens(tiny_folder("llama"), prompt, 2)
+    assert driver.executor.token_pool[1, 0] == 77
+
+
+def test_results_are_collected_in_launch_order(driver):
+    driver.admit(0, [5, 6, 7])
+    driver.admit(1, [9])
+    first, second = driver.launch({0: (0, 3)}), driver.launch({1: (0, 1), 0: (3, 4)})
+    results = [driver.executor.collect(), driver.executor.collect()]
+    assert [r.number for r in results] == [first.number, second.number]
+    assert [len(r.tokens) for r in results] == [1, 2]
+    assert 0 <= results[0].started <= results[0].finished <= results[1].started <= results[1].finished
+    assert results[1].finished <= driver.executor.now()
+
+
+def test_a_decode_takes_its_input_from_the_token_pool_before_the_host_has_read_it(driver, tiny_folder):
+    driver.admit(0, [5, 6, 7])
+    for start, end in [(0, 3), (3, 4), (4, 5)]:
+        driver.launch({0: (start, end)})
+    tokens = [driver.executor.collect().tokens[0] for _ in range(3)]
+    assert tokens == reference_tokens(tiny_folder("llama"), [5, 6, 7], 3)
+
+
+def test_scatter_takes_lists_tuples_and_arrays_and_the_later_write_wins():
+    table = torch.zeros(3, 6, dtype=torch.int32)
+    scatter(table, [(0, 1, [1, 2, 3]), (2, 0, (4,)), (0, 2, np.array([8, 9, 10])), (1, 5, []), (0, 2, [11])])
+    assert table.tolist() == [[0, 1, 11, 9, 10, 0], [0] * 6, [4, 0, 0, 0, 0, 0]]

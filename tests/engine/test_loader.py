@@ -1,0 +1,69 @@
+"""load_engine decides what the settings leave open, and refuses what cannot work."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from minisgl.config import EngineConfig
+from minisgl.engine import load_engine
+from minisgl.errors import ConfigError, ModelNotFoundError
+
+
+def test_what_was_left_open_is_decided(tiny_folder):
+    folder = tiny_folder("llama")
+    engine = load_engine(folder, EngineConfig(num_pages=20, page_size=4, device="cpu"))
+    assert (engine.config.num_pages, engine.config.max_seq_len) == (20, 80)  # the pool is the limit
+    assert (engine.config.dtype, engine.config.device) == ("float32", "cpu")
+    assert (engine.name, engine.folder) == (str(folder), folder)
+    assert engine.executor.pool.data.shape == (2, 2, 21, 4, 2, 8)
+    assert engine.memory.weight_bytes == sum(p.numel() * 4 for p in engine.executor.model.parameters())
+    assert engine.memory.pool_bytes == engine.executor.pool.data.numel() * 4
+
+
+def test_the_models_positions_limit_a_large_pool(tiny_folder):
+    engine = load_engine(tiny_folder("llama"), EngineConfig(kv_gib=0.001, page_size=4, device="cpu"))
+    assert engine.config.num_pages == int(0.001 * 2**30) // (4 * engine.memory.kv_bytes_per_token)
+    assert engine.config.max_seq_len == engine.model_config.max_seq_len == 256
+
+
+def test_max_seq_len_above_the_model(tiny_folder):
+    with pytest.raises(ConfigError, match=r"max_seq_len=257: .* at most 256 tokens"):
+        load_engine(tiny_folder("llama"), EngineConfig(num_pages=400, max_seq_len=257, device="cpu"))
+
+
+@pytest.mark.parametrize("device", ["toaster", "meta", "cuda:99"])
+def test_devices_that_are_not_there(tiny_folder, device):
+    with pytest.raises(ConfigError, match=f"device='{device}'"):
+        load_engine(tiny_folder("llama"), EngineConfig(num_pages=20, device=device))
+
+
+def test_an_oversized_pool_is_refused_before_the_weights_are_read(tiny_folder, monkeypatch):
+    monkeypatch.setattr("minisgl.engine.loader.load_model", lambda *_: pytest.fail("the weights were read"))
+    with pytest.raises(ConfigError, match="lower num_pages"):
+        load_engine(tiny_folder("llama"), EngineConfig(num_pages=10**12, device="cpu"))
+
+
+def test_an_unknown_model():
+    with pytest.raises(ModelNotFoundError, match="smollm2-135m"):
+        load_engine("/no/such/folder", EngineConfig())
+
+
+def test_end_tokens_of_both_files(tiny_folder, tmp_path):
+    folder = shutil.copytree(tiny_folder("llama"), tmp_path / "model")
+    (folder / "generation_config.json").write_text('{"eos_token_id": [7, 1]}')
+    assert load_engine(folder, EngineConfig(num_pages=20, device="cpu")).eos_token_ids == (7, 1)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": 9}))
+    assert load_engine(folder, EngineConfig(num_pages=20, device="cpu")).eos_token_ids == (7, 1, 9)
+
+
+def test_the_tokenizer_comes_along_and_may_be_absent(tiny_folder, tmp_path):
+    engine = load_engine(tiny_folder("llama"), EngineConfig(num_pages=20, device="cpu"))
+    assert engine.tokenizer.decode(engine.tokenizer.encode("an apple")) == "an apple"
+    folder = shutil.copytree(tiny_folder("llama"), tmp_path / "bare")
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    assert load_engine(folder, EngineConfig(num_pages=20, device="cpu")).tokenizer is None
