@@ -72,7 +72,7 @@ class Detokenizer:
         self._said = 0  # tokens whose text was given out
 
     def next(self, tokens: list[int], last: bool) -> str:
-        """The text that ``tokens`` have gained; "" while a character is incomplete and this is not the ``last`` call."""
+        """The text that ``tokens`` gained; "" while a character is incomplete and this is not the ``last`` call."""
         before = self._decode(tokens[self._start : self._said])
         now = self._decode(tokens[self._start :])
         if not last and (now.endswith("\ufffd") or len(now) <= len(before)):

@@ -29,8 +29,8 @@ class PageAllocator:
 
     def allocate(self, n: int) -> list[int] | None:
         """Take the ``n`` pages that have been free longest; None if there are not so many."""
-        if n < 0:
-            raise LedgerError(f"allocate({n})")
+        if not isinstance(n, int) or n < 0:
+            raise LedgerError(f"allocate({n!r}): whole pages only")
         if n > len(self._free):
             return None
         pages = [self._free.popleft() for _ in range(n)]

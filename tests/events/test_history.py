@@ -1,0 +1,249 @@
+"""Listeners, the fold, histories, and the checks that a state is sound."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from minisgl.errors import LedgerError, TraceError
+from minisgl.events import EVENT_TYPES, AdmissionTested, History, Snapshot, StepFinished, describe
+from minisgl.events.fold import Fold
+from minisgl.events.integrity import violations
+from minisgl.events.recorder import Recorder
+from minisgl.events.state import apply_delta, assign, initial_state, undo_delta
+from tests.fakes import Run
+
+
+@pytest.fixture
+def run():
+    """Shared prefixes, duplicates, a refusal and an eviction."""
+    run = Run(page_size=2, num_pages=16, max_seq_len=32)
+    run.history = History(run.scheduler.snapshot().to_dict())
+    run.scheduler.bus.on(None, run.history.feed)
+    for prompt in ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [1, 2, 9, 9], list(range(20))):
+        run.submit(prompt, 6)
+    return run
+
+
+class TestBus:
+    def test_no_event_is_made_when_nobody_listens(self, monkeypatch):
+        quiet = Run(record=False, check=False)
+        made = []
+        for cls in EVENT_TYPES:
+            if cls is not StepFinished:
+                monkeypatch.setattr(cls, "__init__", lambda *a, **k: made.append(a), raising=False)
+        quiet.submit([1, 2, 3], 4)
+        quiet.drain()
+        assert not quiet.scheduler.bus and made == []
+
+    def test_one_type_and_its_end(self, run):
+        seen = []
+        with run.scheduler.bus.on(AdmissionTested, seen.append):
+            run.scheduler.step()
+        run.drain()
+        assert seen and {type(e) for e in seen} == {AdmissionTested} and {e.step for e in seen} == {1}
+
+    def test_a_hook_that_raises_is_reported_once_and_detached(self, run, capsys):
+        calls = []
+
+        def hook(event):
+            calls.append(event)
+            raise ValueError("my own bug")
+
+        run.scheduler.bus.on(StepFinished, hook)
+        run.drain()
+        assert len(calls) == 1
+        assert capsys.readouterr().err.count("ValueError: my own bug") == 1
+
+    def test_after_step_gets_a_snapshot_on_request(self, run):
+        seen = []
+        run.scheduler.after_step(lambda event, snapshot: seen.append((event.step, snapshot().step)))
+        run.drain()
+        assert seen and all(a == b for a, b in seen)
+
+    def test_unknown_type(self, run):
+        with pytest.raises(TypeError, match="is not an event type; the event types are RequestArrived"):
+            run.scheduler.bus.on(int, print)
+
+
+class TestHistory:
+    def test_every_step_equals_the_live_ledgers(self, run):
+        live = {0: run.scheduler.snapshot()}
+        run.scheduler.after_step(lambda event, snapshot: live.__setitem__(event.step, snapshot()))
+        run.drain()
+        assert run.history.last == len(live) - 1 > 10
+        for step, snapshot in live.items():
+            assert run.history.at(step).differences(snapshot) == []
+
+    def test_forwards_and_backwards_through_json(self, run):
+        run.drain()
+        record = json.loads(json.dumps(run.history.record({1: "one"}, "a run")))
+        state, states = record["keyframe"], []
+        for delta in record["deltas"]:
+            states.append(copy.deepcopy(state))
+            apply_delta(state, delta)
+        for delta, before in zip(reversed(record["deltas"]), reversed(states), strict=True):
+            undo_delta(state, delta)
+            assert state == before
+        assert len(record["steps"]) == len(record["deltas"]) and record["texts"] == {"1": "one"}
+
+    def test_keyframes_do_not_change_the_answer(self, run):
+        run.drain()
+        many = History(run.history.at(0).to_dict())
+        many._since = 10**9  # a keyframe at once
+        for event in run.events:
+            many.feed(event)
+            many._since = 10**9
+        assert len(many._keyframes) > many.last
+        for step in range(many.last + 1):
+            assert many.at(step) == run.history.at(step)
+
+    def test_a_snapshot_does_not_move_with_the_run(self, run):
+        run.scheduler.step()
+        first = run.history.at(1)
+        kept = copy.deepcopy(first.to_dict())
+        run.drain()
+        assert first.to_dict() == kept == run.history.at(1).to_dict()
+
+    @pytest.mark.parametrize("step", [-1, 999])
+    def test_a_step_that_is_not_there(self, run, step):
+        run.drain()
+        with pytest.raises(TraceError, match=f"step {step} is not in this run: it holds steps 0 to"):
+            run.history.at(step)
+
+    def test_every_event_can_be_told(self, run):
+        run.scheduler.abort(run.submit([5, 5], 3).uid)
+        run.drain()
+        silent = {type(e).__name__ for e in run.events if not describe(e)}
+        assert silent <= {
+            "ForwardStarted",
+            "ForwardFinished",
+            "StepFinished",
+            "NodeLocked",
+            "NodeUnlocked",
+            "PrefixMatched",
+        }
+
+
+class TestAssign:
+    def test_lists_grow_and_shrink_at_their_end_only(self):
+        state = {"a": [1]}
+        assign(state, ("a", 1), 2)
+        assert state == {"a": [1, 2]}
+        assign(state, ("a", 1), None)
+        assert state == {"a": [1]}
+        with pytest.raises(AssertionError):
+            assign({"a": [1, 2]}, ("a", 0), None)
+
+    def test_what_goes_in_is_copied(self):
+        state, value = {}, {"x": [1]}
+        assign(state, ("n",), value)
+        state["n"]["x"].append(2)
+        assert value == {"x": [1]}
+
+
+class TestSnapshot:
+    def test_arrays(self, run):
+        run.scheduler.step()
+        snap = run.history.at(1)
+        pages = snap.pages
+        counts = {s: pages.count(s) for s in ("free", "owned", "evictable", "protected")}
+        assert sum(counts.values()) == 16 and pages.dummy == 16
+        assert counts["free"] == snap.counters["free_pages"] and counts["owned"] == snap.counters["owned_pages"]
+        assert (pages.owner[pages.state == 1] >= 0).all() and (pages.owner[pages.state == 3] == -2).all()
+        assert snap.queue == tuple(snap.waiting) and repr(snap).startswith("Snapshot(step=1, free=")
+        assert snap.tree.depth(max(snap.tree)) > 0 and "root" in snap.text()
+        assert "step 1" in snap._repr_html_()
+
+    def test_unknown_names_say_what_there_is(self):
+        snap = Snapshot(initial_state(4, 1, 1))
+        with pytest.raises(AttributeError, match="it has batch, counters"):
+            _ = snap.nothing
+        assert "pages" in dir(snap)
+
+    def test_differences_name_the_place(self, run):
+        run.scheduler.step()
+        a = run.history.at(1)
+        other = a.to_dict()
+        other["pages"]["owner"][3] = 99
+        assert a.differences(Snapshot(other)) == [f"pages.owner.3: {a.pages.owner[3]}, 99"]
+
+
+BREAKS = {
+    "in 2 tree nodes": lambda s: s["nodes"][1].update(pages=s["nodes"][1]["pages"] * 2),
+    "in the tree but belongs to nobody": lambda s: _own(s, s["nodes"][1]["pages"][0], -1),
+    "in the tree but belongs to request 0": lambda s: _own(s, s["nodes"][1]["pages"][0], 0),
+    "belongs to the cache but no tree node has it": lambda s: _own(s, s["pages"]["owner"].index(-1), -2),
+    "is in the free list": lambda s: _own(s, s["pages"]["owner"].index(-1), 0),
+    "is not in the free list": lambda s: s["pages"]["order"].__setitem__(s["pages"]["owner"].index(-1), -1),
+    "which belongs to nobody": lambda s: s["requests"][0]["pages"].append(s["pages"]["owner"].index(-1)),
+    "tokens but only": lambda s: s["requests"][0]["pages"].clear(),
+    "whose row does not name it": lambda s: s["requests"][0]["pages"].pop(),
+    "locks but": lambda s: s["nodes"][1].update(locks=7),
+    "free_pages says": lambda s: s["counters"].update(free_pages=99),
+    "reserved_pages says": lambda s: s["requests"][0].update(reserved=99),
+    "waiting says": lambda s: s["waiting"].append(5),
+    "more pages are promised": lambda s: s["counters"].update(reserved_pages=99),
+}
+
+
+def _own(state, page, owner):
+    state["pages"]["owner"][page] = owner
+
+
+@pytest.mark.parametrize("says", BREAKS)
+def test_each_broken_rule_is_named(run, says):
+    run.scheduler.step()
+    state = run.history.at(1).to_dict()
+    assert violations(state) == []
+    BREAKS[says](state)
+    assert any(says in v for v in violations(state)), violations(state)
+
+
+def test_the_engines_own_check_sees_a_stale_row(run):
+    run.scheduler.step()
+    request = run.scheduler.running[0]
+    run.scheduler.table.page_table[request.row, :2] = 30
+    with pytest.raises(LedgerError, match="token 1 is out of its page's order"):
+        run.scheduler.check_integrity()
+
+
+def test_the_engines_own_check_sees_an_event_that_was_not_sent(run):
+    run.scheduler.step()
+    run.scheduler.cache.reserve(run.scheduler.running[0], 1)
+    with pytest.raises(LedgerError, match=r"events and ledgers differ at requests\.0\.reserved"):
+        run.scheduler.check_integrity()
+
+
+class Source:
+    """The part of an LLM that a Recorder needs."""
+
+    def __init__(self, run):
+        self.snapshot = run.scheduler.snapshot
+        self.on = run.scheduler.bus.on
+
+    def token_text(self, token):
+        return f"<{token}>"
+
+
+def test_a_recorder_keeps_what_lies_between(run):
+    run.scheduler.step()
+    recorder = Recorder(Source(run), "middle")
+    with pytest.raises(RuntimeError, match="nothing recorded"):
+        _ = recorder.trace
+    with recorder:
+        run.scheduler.step()
+        run.scheduler.step()
+    run.drain()
+    trace = recorder.trace
+    assert [e.step for e in trace.steps] == [2, 3] and trace.history.first == 1
+    assert trace.at(3).differences(run.history.at(3)) == []
+    assert trace.texts[1] == "<1>" and trace.record()["title"] == "middle"
+    assert repr(trace) == f"Trace(steps 2 to 3, {len(trace)} events)"
+    assert "decode" in trace.table() and "decode" in trace._repr_html_()
+
+
+def test_the_fold_reads_every_event_type():
+    assert all(hasattr(Fold, f"_{cls.__name__}") for cls in EVENT_TYPES)

@@ -1,0 +1,254 @@
+"""Small inputs that broke other engines. Right is what the same requests give alone, with no cache and a large pool."""
+
+from __future__ import annotations
+
+import pytest
+
+from minisgl.core import SamplingParams
+from minisgl.errors import (
+    EmptyPromptError,
+    PoolTooSmallError,
+    PromptTooLongError,
+    RequestError,
+    SamplingParamsError,
+    TokenOutOfVocabularyError,
+    UnknownRequestError,
+)
+from minisgl.events import AbortRequested, AdmissionTested, BatchScheduled, RequestFinished, RequestRejected
+from tests.fakes import VOCAB, Run, expected
+
+
+def test_01_duplicates_in_one_batch_in_a_tight_pool():
+    run = Run(num_pages=8, max_seq_len=8)
+    prompts = [[100, 101], [100, 101], [500, 501]]
+    requests = [run.submit(p, 2) for p in prompts]
+    run.drain()
+    assert [r.output_ids for r in requests] == [expected(p, 2) for p in prompts]
+
+
+def test_02_duplicates_and_a_third():
+    run = Run(num_pages=100)
+    a = list(range(20))
+    requests = [run.submit(a, 30), run.submit(a, 30), run.submit(list(range(50, 60)), 10)]
+    run.drain()
+    assert [r.output_ids for r in requests] == [expected(a, 30), expected(a, 30), expected(list(range(50, 60)), 10)]
+
+
+def test_stop_token_ends_a_request():
+    free = expected([1, 2, 3], 8)
+    run = Run(stop_tokens=(free[2],))
+    stops = run.submit([1, 2, 3], 8)
+    ignores = run.submit([1, 2, 3], 8, ignore_eos=True)
+    own = run.submit([1, 2, 3], 8, ignore_eos=True, stop_token_ids=(free[4],))
+    run.drain()
+    assert (stops.output_ids, stops.finish_reason) == (free[:3], "stop")
+    assert (ignores.output_ids, ignores.finish_reason) == (free, "length")
+    assert (own.output_ids, own.finish_reason) == (free[:5], "stop")
+
+
+def test_09_params_are_clamped_per_request_and_never_changed():
+    run = Run(max_seq_len=32, num_pages=64)
+    params = SamplingParams(max_tokens=20)
+    long, short = run.scheduler.submit(list(range(30)), params), run.scheduler.submit([1, 2, 3], params)
+    run.drain()
+    assert (len(long.output_ids), len(short.output_ids), params.max_tokens) == (2, 20, 20)
+
+
+def test_10_a_page_from_the_cache_is_whole():
+    run = Run(page_size=4, num_pages=4, max_seq_len=16)
+    run.submit(list(range(8)), 1)
+    run.drain()
+    taken = run.scheduler.cache.allocator.allocate(2)
+    assert taken == [2, 3] and run.scheduler.cache.prefix.evictable == 2
+    prompt = [50, 51]
+    request = run.scheduler.submit(prompt, SamplingParams(max_tokens=1))
+    run.scheduler._check = None  # two pages were taken behind the ledgers' back
+    run.scheduler.step()
+    assert request.output_ids == expected(prompt, 1)
+    assert run.executor.page_table[0, :4].tolist() == [0, 1, 2, 3]  # one whole page, aligned
+
+
+def test_14_a_request_that_can_never_fit_is_refused_with_the_numbers():
+    run = Run(page_size=4, num_pages=2, max_seq_len=32)
+    with pytest.raises(PoolTooSmallError, match=r"need 3 pages of 4 and the pool has 2"):
+        run.submit(list(range(8)), 4)
+    assert run.scheduler.cache.free == 2
+
+
+def test_15_a_refilled_page_is_not_mistaken_for_its_old_content():
+    run = Run(num_pages=8, max_seq_len=8)
+    for prompt in ([1, 2, 3, 4], [5, 6, 7, 8], [1, 2, 3, 4]):
+        request = run.submit(prompt, 3)
+        run.drain()
+        assert request.output_ids == expected(prompt, 3)
+    assert run.of(BatchScheduled)[-3].starts == (0,)  # a miss
+
+
+@pytest.mark.parametrize("page_size", [1, 4])
+def test_16_two_identical_prompts_in_chunks(page_size):
+    run = Run(page_size=page_size, num_pages=64, max_prefill_tokens=8)
+    prompt = list(range(30))
+    requests = [run.submit(prompt, 5), run.submit(prompt, 5)]
+    run.drain()
+    assert [r.output_ids for r in requests] == [expected(prompt, 5)] * 2
+
+
+@pytest.mark.parametrize("abort_after", [1, 2, 3])
+def test_17_prefilled_again_across_a_page_border(abort_after):
+    run = Run(page_size=256, num_pages=8, max_seq_len=512, max_prefill_tokens=128)
+    prompt = [i % 997 for i in range(257)]
+    first = run.submit(prompt, 3)
+    for _ in range(abort_after):
+        run.scheduler.step()
+    run.scheduler.abort(first.uid)
+    again = run.submit(prompt, 3)
+    run.drain()
+    assert first.finish_reason == "abort" and again.output_ids == expected(prompt, 3)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "params", "error", "says"),
+    [
+        ([], {}, EmptyPromptError, "no tokens"),
+        ([1], {"max_tokens": 0}, SamplingParamsError, "max_tokens=0"),
+        ([1], {"max_tokens": -1}, SamplingParamsError, "max_tokens=-1"),
+        ([1], {"temperature": float("nan")}, SamplingParamsError, "temperature=nan"),
+        ([1], {"temperature": -0.5}, SamplingParamsError, "temperature=-0.5"),
+        ([1], {"top_p": 0.0}, SamplingParamsError, "top_p=0.0"),
+        ([1], {"top_k": 0}, SamplingParamsError, "top_k=0"),
+        ([1, VOCAB], {}, TokenOutOfVocabularyError, f"token {VOCAB} at position 1"),
+        ([-1], {}, TokenOutOfVocabularyError, "token -1"),
+        (list(range(128)), {}, PromptTooLongError, "128 tokens and max_seq_len is 128"),
+        (list(range(60)), {"max_tokens": 60}, PoolTooSmallError, "need 120 pages of 1 and the pool has 64"),
+    ],
+)
+def test_19_20_a_bad_request_fails_alone(prompt, params, error, says):
+    run = Run()
+    before = run.submit([1, 2], 4)
+    with pytest.raises(error, match=says) as caught:
+        run.scheduler.submit(prompt, SamplingParams(**params))
+    after = run.submit([3, 4], 4)
+    run.drain()
+    assert isinstance(caught.value, RequestError) and caught.value.uid == 1
+    assert (before.output_ids, after.output_ids) == (expected([1, 2], 4), expected([3, 4], 4))
+    assert [(e.uid, e.error) for e in run.of(RequestRejected)] == [(1, error.__name__)]
+    assert after.uid == 2  # uids are never reused
+
+
+def test_23_calls_do_not_mix():
+    run = Run()
+    first = run.submit([1, 2, 3], 4)
+    run.drain()
+    second = run.submit([1, 2, 3], 4)
+    run.drain()
+    assert (first.uid, second.uid) == (0, 1) and first.output_ids == second.output_ids == expected([1, 2, 3], 4)
+
+
+def test_27_exactly_as_large_as_the_pool():
+    run = Run(num_pages=16, max_seq_len=32)
+    prompt = list(range(10))
+    request = run.submit(prompt, 6)
+    assert run.drain() == 6
+    assert request.output_ids == expected(prompt, 6)
+
+
+class TestAbort:
+    @pytest.mark.parametrize("steps", range(8))
+    @pytest.mark.parametrize("budget", [3, 100])
+    def test_at_any_step(self, steps, budget):
+        run = Run(max_prefill_tokens=budget, num_pages=32, max_seq_len=32)
+        victim, other = run.submit([1, 2, 3, 4], 6), run.submit([9, 8, 7, 6, 5], 6)
+        for _ in range(steps):
+            run.scheduler.step()
+        ended = victim.finished
+        run.scheduler.abort(victim.uid)
+        run.drain()
+        assert victim.finish_reason == ("length" if ended else "abort")
+        assert victim.output_ids == expected([1, 2, 3, 4], 6)[: len(victim.output_ids)]
+        assert other.output_ids == expected([9, 8, 7, 6, 5], 6)
+        cache = run.scheduler.cache
+        assert cache.free + cache.prefix.evictable == 32 and cache.reserved == 0 and run.scheduler.table.num_free == 8
+        assert run.scheduler.idle
+
+    def test_of_the_last_request_is_a_step_of_its_own(self):
+        run = Run()
+        request = run.submit([1, 2, 3], 6)
+        run.scheduler.step()
+        run.scheduler.abort(request.uid)
+        event = run.scheduler.step()
+        assert (event.step, event.phase, event.owned_pages, event.running) == (2, "idle", 0, 0)
+        assert next(type(e) for e in run.events if e.step == 2) is AbortRequested
+        assert run.scheduler.step() is None
+
+    def test_of_one_that_never_was(self):
+        run = Run()
+        with pytest.raises(UnknownRequestError, match="no request has uid 0"):
+            run.scheduler.abort(0)
+
+    def test_twice_or_after_the_end_does_nothing(self):
+        run = Run()
+        request = run.submit([1, 2, 3], 2)
+        run.scheduler.abort(request.uid)
+        run.scheduler.abort(request.uid)
+        run.drain()
+        run.scheduler.abort(request.uid)
+        assert len(run.of(RequestFinished)) == 1
+
+
+def test_a_forward_that_breaks_ends_its_own_requests_only():
+    run = Run(num_pages=32, max_running_requests=1)
+    broken, waiting = run.submit([1, 2, 3], 4), run.submit([4, 5, 6], 4)
+    run.executor.fail_at = 2
+    run.scheduler.step()
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        run.scheduler.step()
+    assert broken.finish_reason == "error" and isinstance(broken.error, RuntimeError)
+    run.executor.fail_at = None
+    run.drain()
+    assert waiting.output_ids == expected([4, 5, 6], 4)
+    again = run.submit([1, 2, 3], 4)
+    run.drain()
+    assert again.output_ids == expected([1, 2, 3], 4)
+
+
+def test_a_refused_head_is_not_tested_again_while_others_decode():
+    run = Run(num_pages=20, max_seq_len=20, prefix_cache="naive")
+    run.submit([1, 2, 3], 10)
+    run.submit([4, 5, 6], 10)
+    run.drain()
+    assert [(e.step, e.uid, e.verdict) for e in run.of(AdmissionTested)] == [
+        (1, 0, "admitted"),
+        (1, 1, "pages"),
+        (2, 1, "pages"),  # request 0's handoff came between; after that nothing but decoding
+        (11, 1, "admitted"),
+    ]
+
+
+def test_the_second_test_is_after_the_lock():
+    """A matched prefix that is evictable counts until it is locked: then it no longer can be had."""
+    run = Run(num_pages=20, max_seq_len=20)
+    run.submit(list(range(8)), 1)  # leaves 8 pages cached
+    run.drain()
+    run.submit([50, 51], 8)  # promised 10; 2 + 8 left of 20, of which 8 cached
+    run.scheduler.step()
+    run.submit([*list(range(8)), 99, 98], 3)  # matches 8, needs 5
+    run.scheduler.step()
+    refused = run.of(AdmissionTested)[-1]
+    assert (refused.verdict, refused.matched, refused.need) == ("pages", 8, 5)
+    assert refused.need + refused.reserved <= refused.available
+    assert refused.need + refused.reserved > refused.available_locked
+    run.drain()
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_same_input_gives_the_same_events(order):
+    def events():
+        run = Run(page_size=2, num_pages=16, max_seq_len=24, max_prefill_tokens=7)
+        for i in range(6):
+            run.submit([i % 2, 1, 2, 3, 4, i], 5)
+            if i % order == 0:
+                run.scheduler.step()
+        run.drain()
+        return run.events
+
+    assert events() == events()
