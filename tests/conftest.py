@@ -1,0 +1,39 @@
+"""What all tests share: where the repository is, and how Hypothesis behaves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadline: a shared core may stall an example for longer than any limit that would still mean something.
+settings.register_profile("dev", deadline=None, print_blob=True)
+# In CI the same examples each time, so that a change is judged by what it changed.
+settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
+settings.register_profile(
+    "explore", deadline=None, print_blob=True, max_examples=2000, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(scope="session")
+def repo_root() -> Path:
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """``tiny_folder(family)``: that family's random model, made once per session."""
+    from tests.models.tiny import tiny_model_folder  # torch and transformers: only for those who ask
+
+    made: dict[str, Path] = {}
+
+    def folder(family: str) -> Path:
+        if family not in made:
+            made[family] = tiny_model_folder(family, tmp_path_factory.mktemp(family))
+        return made[family]
+
+    return folder
