@@ -1,0 +1,293 @@
+"""The dashboard without a browser: clicks are `button.click()`; what a browser would know comes from messages."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+pytest.importorskip("anywidget", reason="the widgets need the extra [lab]")
+
+from minisgl.core import SamplingParams
+from minisgl.errors import LedgerError, TraceError
+from minisgl_widgets import Dashboard
+from tests.widgets.browser import Browser, through_json, until
+from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
+
+
+def make(llm: FakeLLM | None = None, **keywords) -> Dashboard:
+    return Dashboard(llm or FakeLLM(prefix_cache="naive"), **({"prompts": ORACLE, "ignore_eos": True} | keywords))
+
+
+def click(dash: Dashboard, label: str) -> None:
+    button = next(b for b in dash._rows[1].children if getattr(b, "description", "") == label)
+    button.click()
+
+
+def settle(dash: Dashboard) -> None:
+    """Wait until all that was asked for so far is done."""
+    dash._thread.put(lambda: None).result()
+    until(lambda: not dash._thread.running)
+    dash._thread.put(lambda: None).result()
+
+
+def numbers(dash: Dashboard, step: int) -> tuple[int, int, int]:
+    c = dash.at(step).counters
+    return c["waiting"], c["free_pages"], c["reserved_pages"]
+
+
+def test_the_methods_give_the_admission_oracle() -> None:
+    dash = make()
+    assert repr(dash) == (
+        "Dashboard(step=0, free=64, owned=0, cached=0 (0 locked), promised=0, pages=64x1, running=0, waiting=0)"
+    )
+    snap = dash.step()
+    assert (snap.step, numbers(dash, 1)) == (1, (1, 35, 28))
+    assert dash.step(6).step == 7
+    assert numbers(dash, 7) == (1, 11, 4)
+    end = dash.run()
+    assert (end.step, numbers(dash, 9), numbers(dash, 16)) == (16, (0, 59, 7), (0, 64, 0))
+    assert "<b>idle</b>" in dash._status.value and "free=64" in dash._status.value
+    assert dash._error.value == ""
+    assert dash.llm.stepping_threads == {"minisgl-dashboard"}
+    assert dash.trace.at(9) == dash.at(9)
+    with pytest.raises(TraceError, match="steps 0 to 16"):
+        dash.at(17)
+
+
+def test_clicks_do_the_same() -> None:
+    dash = make()
+    click(dash, "Step")
+    settle(dash)
+    assert dash.history.last == 1 and "<b>paused</b>" in dash._status.value
+    click(dash, "Run")
+    settle(dash)
+    assert dash.history.last == 16 and numbers(dash, 16) == (0, 64, 0)
+    click(dash, "Add")
+    settle(dash)
+    assert dash.history.last == 16 and "5 of 5 prompts submitted" in dash._status.value
+    click(dash, "Run")  # goes on with what was added, and does not submit the box again
+    settle(dash)
+    assert len(dash.at(dash.history.last).requests) == 10
+
+
+def test_the_box_takes_texts_and_token_ids_and_leaves_empty_lines_out() -> None:
+    dash = make(prompts=["w1 w2 w3"])
+    dash._prompts.value = "w1 w2 w3\n\n   \n[7, 8]\n"
+    dash._max_tokens.value = 2
+    requests = dash.run().requests
+    assert [(r.prompt, len(r.output)) for r in requests.values()] == [((1, 2, 3), 2), ((7, 8), 2)]
+    assert dash.texts[7] == " w7"
+
+
+def test_refused_prompts_are_shown_with_their_numbers_and_the_rest_runs() -> None:
+    dash = make()
+    end = dash.run([[1, 2], [], [5, 1000], list(range(128)), "no such word", [3]], ORACLE_PARAMS)
+    kinds = [line.split(": ")[:2] for line in dash.errors]
+    assert kinds == [
+        ["prompt 2", "EmptyPromptError"],
+        ["prompt 3", "TokenOutOfVocabularyError"],
+        ["prompt 4", "PromptTooLongError"],
+        ["prompt 5", "RequestError"],
+    ]
+    assert "128 tokens" in dash._error.value and "1000" in dash._error.value
+    assert [r.reason for r in end.requests.values()] == ["length", "error", "error", "error", "length"]
+    dash.run([[1]])
+    assert dash.errors == [] and dash._error.value == ""
+
+
+def test_bad_parameters_are_shown() -> None:
+    dash = make()
+    dash._max_tokens.value = 0
+    click(dash, "Run")
+    settle(dash)
+    assert len(dash.errors) == 5 and "max_tokens=0" in dash._error.value
+    dash.run([[1, 2]], SamplingParams(temperature=float("nan")))
+    assert "temperature=nan" in dash._error.value
+    dash._prompts.value = "<b>\n"
+    dash.run()
+    assert "<b>'" not in dash._error.value and "&lt;b&gt;" in dash._error.value
+
+
+def test_pause_and_go_on() -> None:
+    dash = make(FakeLLM(max_seq_len=1024, num_pages=2048, check=False), prompts=[[1]], max_tokens=1000)
+    click(dash, "Run")
+    until(lambda: dash.history.last > 3)
+    at = dash.pause().step
+    assert 3 < at < 1000
+    assert dash.history.last == at and "<b>paused</b>" in dash._status.value
+    assert dash.run().step == 1000
+
+
+def test_the_speed_slider_paces_the_run() -> None:
+    dash = make(FakeLLM(max_seq_len=1024, num_pages=2048), prompts=[[1]], max_tokens=1000, speed=1)
+    click(dash, "Run")
+    until(lambda: dash.history.last >= 1)
+    assert dash._thread._next_step > 0
+    dash._speed.index = len(dash._speed.options) - 1  # to the top: the pause of a second that has begun ends
+    until(lambda: dash.history.last > 50)
+    dash.pause()
+
+
+def test_an_exception_stops_the_run_and_is_shown_and_the_next_run_works() -> None:
+    dash = make()
+    dash.llm.core.executor.fail_at = 3
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        dash.run()
+    assert dash.errors == ["stopped by RuntimeError: the device is gone"]
+    assert "the device is gone" in dash._error.value and dash._thread.alive
+    dash.llm.core.executor.fail_at = None
+    assert dash.run().counters["free_pages"] == 64
+    assert dash.errors == []
+
+
+@pytest.mark.parametrize("error", [LedgerError("page 3 has two owners"), SystemExit(1), KeyboardInterrupt()])
+def test_nothing_kills_the_thread(error: BaseException) -> None:
+    dash = make()
+
+    def broken() -> None:
+        raise error
+
+    dash.llm.before_step = broken
+    click(dash, "Run")
+    settle(dash)
+    assert type(error).__name__ in dash._error.value and str(error) in dash._error.value
+    dash.llm.before_step = lambda: None
+    assert dash.run().step == 16
+
+
+def test_a_broken_screen_does_not_leave_anybody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    dash = make()
+
+    def broken() -> None:
+        raise OSError("the comm is closed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dash.stage, "publish", broken)
+        with pytest.raises(OSError, match="the comm is closed"):
+            dash.run()
+    assert dash.run().counters["free_pages"] == 64
+
+
+def test_other_cells_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = FakeLLM(prefix_cache="naive")
+    dash = make(llm)
+    browser = Browser(dash.stage, monkeypatch)
+    llm.generate(ORACLE, ORACLE_PARAMS)
+    assert dash.history.last == 16 and "step=16" in repr(dash)
+    until(lambda: len(browser.deltas) == 16)
+    until(lambda: "<b>idle</b>: step=16" in dash._status.value)
+    assert llm.stepping_threads == {threading.current_thread().name}
+
+
+def test_both_may_step_at_once() -> None:
+    llm = FakeLLM(max_seq_len=64, num_pages=512)
+    dash = make(llm)
+    dash.run([[i, i + 1, i + 2] for i in range(20)], wait=False)
+    llm.generate([[500 + i] for i in range(20)], SamplingParams(max_tokens=8))
+    end = dash.run(prompts=[])
+    assert [r.reason for r in end.requests.values()] == ["length"] * 40
+    llm.check_integrity()
+
+
+def test_the_browser_gets_every_step_and_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    dash = make(FakeLLM(prefix_cache="radix"))
+    browser = Browser(dash.stage, monkeypatch)
+    dash.step()
+    assert len(browser.deltas) == 1  # a step is shown at once
+    dash.run()
+    assert len(browser.deltas) == dash.stage.length == 16  # and so is the end of a run
+    dash.run([[1, 2, 3], []])
+    for step in range(dash.history.last + 1):
+        assert browser.at(step) == through_json(dash.at(step))
+    assert [entry["step"] for entry in browser.steps] == list(range(1, dash.history.last + 1))
+    assert browser.texts == {str(k): v for k, v in dash.texts.items()}
+    sent = [token for tail in browser.tails for token in tail["texts"]]
+    assert len(sent) == len(set(sent))
+
+
+def test_a_browser_that_lost_something_gets_the_record_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    dash = make()
+    browser = Browser(dash.stage, monkeypatch)
+    dash.step()
+    browser.deltas.clear()
+    dash.step()
+    settle(dash)
+    assert len(browser.deltas) == 2
+    dash.run()
+    for step in (0, 1, 9, 16):
+        assert browser.at(step) == through_json(dash.at(step))
+
+
+def test_running_the_cell_again_replaces_the_dashboard() -> None:
+    llm = FakeLLM()
+    first = make(llm)
+    first.run()
+    second = make(llm)
+    assert not first._thread.alive and second._thread.alive
+    assert first.stage.comm is None and second.stage.comm is not None
+    assert second.history.first == 16 and second.run().step > 16
+    other = make(FakeLLM())
+    assert second._thread.alive and other._thread.alive
+
+
+def test_close_leaves_nothing_behind() -> None:
+    from ipywidgets.widgets.widget import _instances
+
+    before = set(_instances)
+    llm = FakeLLM(check=False)
+    dash = make(llm)
+    dash.step()
+    dash.close()
+    dash.close()
+    assert not dash._thread.alive and not llm.core.scheduler.bus
+    assert set(_instances) == before
+    with pytest.raises(RuntimeError, match="closed"):
+        dash.run()
+    assert not llm.idle  # the engine keeps its requests
+    llm.generate([[1]])
+
+
+def test_close_lets_go_of_whoever_waits() -> None:
+    dash = make(FakeLLM(max_seq_len=1024, num_pages=2048), prompts=[[1]], max_tokens=1000, speed=1)
+    ends: list[int] = []
+    waiting = threading.Thread(target=lambda: ends.append(dash.run().step))
+    waiting.start()
+    until(lambda: dash.history.last >= 1)
+    dash.close()
+    waiting.join(60)
+    assert ends and ends[0] < 1000
+
+
+def test_an_interrupt_aborts_what_the_call_submitted() -> None:
+    llm = FakeLLM(prefix_cache="naive", max_seq_len=1024, num_pages=2048)
+    dash = make(llm, prompts=[[1]], max_tokens=1000, speed=50)
+
+    def interrupt() -> None:
+        until(lambda: dash.history.last >= 2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        dash.run()
+    now = dash.at(dash.history.last)
+    assert now.requests[0].reason == "abort" and now.counters["free_pages"] == 2048
+    assert dash.run([[5, 6]], ORACLE_PARAMS).counters["free_pages"] == 2048
+
+
+def test_what_a_notebook_stores_has_the_numbers() -> None:
+    dash = make()
+    dash.step()
+    shown = dash._repr_mimebundle_()
+    assert shown["text/plain"] == repr(dash)
+    assert "needs 13, 61 promised" in shown["text/html"] and "<script" not in shown["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in shown
+
+
+def test_save_html(tmp_path) -> None:
+    dash = make(title="five prompts")
+    dash.run()
+    page = dash.save_html(tmp_path / "run.html").read_text("utf-8")
+    assert "five prompts" in page and "16 steps" in page

@@ -1,0 +1,41 @@
+"""Views of a running or recorded engine for notebooks: everything draws a Snapshot and nothing else.
+
+``Dashboard(llm)`` drives an engine and shows it live; ``Stage(trace)`` plays a recorded run; ``view(snapshot)`` is a
+picture in text and HTML; ``pool_chart`` and ``admission_chart`` are Plotly figures; ``export_html`` writes a page.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minisgl_widgets.charts import admission_chart as admission_chart
+    from minisgl_widgets.charts import pool_chart as pool_chart
+    from minisgl_widgets.dashboard import Dashboard as Dashboard
+    from minisgl_widgets.export import export_html as export_html
+    from minisgl_widgets.stage import Stage as Stage
+    from minisgl_widgets.static_views import View as View
+    from minisgl_widgets.static_views import view as view
+
+_HOME = {
+    "Dashboard": "dashboard",
+    "Stage": "stage",
+    "View": "static_views",
+    "admission_chart": "charts",
+    "export_html": "export",
+    "pool_chart": "charts",
+    "view": "static_views",
+}
+__all__ = [*_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for, so that exporting a page or printing a view needs no notebook packages."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'minisgl_widgets' has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(f"minisgl_widgets.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

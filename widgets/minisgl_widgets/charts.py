@@ -1,0 +1,109 @@
+"""Plotly figures for notebooks: small, the same bytes each time, so that a test compares the numbers in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from minisgl.events.history import History
+from minisgl.events.recorder import Trace
+from minisgl.events.snapshot import Snapshot
+from minisgl.events.types import AdmissionTested
+from minisgl_widgets import palette
+from minisgl_widgets.static_views import tests_of
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+AREAS = {  # of the pool chart, from the bottom up: counter -> name, colour
+    "owned_pages": ("owned by requests", palette.KINDS["owned"]),
+    "protected_pages": ("cached, locked", palette.KINDS["protected"]),
+    "evictable_pages": ("cached, evictable", palette.KINDS["evictable"]),
+    "free_pages": ("free", palette.KINDS["free"]),
+}
+
+
+def counters(run: Trace | History, scheduled: bool = False) -> dict[str, list[int]]:
+    """The counters of every step from 1 on, and ``step`` itself.
+
+    ``scheduled``: as BatchScheduled saw them (after allocation, before processing), instead of at the step's end; a
+    step that scheduled nothing keeps those of its end.
+    """
+    history = run if isinstance(run, History) else run.history
+    now = dict(history.at(history.first).counters)
+    columns: dict[str, list[int]] = {"step": []} | {name: [] for name in now}
+    for index, delta in enumerate(history.deltas):
+        at_launch = None
+        for path, _, value in delta:
+            if path[0] == "counters":
+                now[path[1]] = value
+            elif path == ("batch",):
+                at_launch = dict(now)
+        columns["step"].append(history.first + index + 1)
+        for name, value in (at_launch if scheduled and at_launch else now).items():
+            columns[name].append(value)
+    return columns
+
+
+def pool_chart(run: Trace | History, scheduled: bool = False, title: str = "") -> Figure:
+    """Who has the pages, over the steps, stacked to the whole pool; the line is what is taken or promised."""
+    import plotly.graph_objects as go
+
+    data = counters(run, scheduled)
+    chart = go.Figure(layout=_layout(title or "Pages over the steps", "step", "pages"))
+    for name, (label, colour) in AREAS.items():
+        line = {"width": 1, "color": palette.LINE, "shape": "hv"}
+        chart.add_scatter(
+            x=data["step"], y=data[name], name=label, stackgroup="pool", mode="lines", line=line, fillcolor=colour
+        )
+    spoken_for = [
+        a + b + c for a, b, c in zip(data["owned_pages"], data["protected_pages"], data["reserved_pages"], strict=True)
+    ]
+    line = {"color": palette.BAD, "width": 2, "dash": "dot", "shape": "hv"}
+    chart.add_scatter(x=data["step"], y=spoken_for, name="owned, locked or promised", mode="lines", line=line)
+    return chart
+
+
+def admission_chart(tests: Snapshot | Iterable[AdmissionTested], title: str = "") -> Figure:
+    """Every test's inequality as stacked bars: what is asked, what is to be had, and that with the prefix locked."""
+    import plotly.graph_objects as go
+
+    listed = tests_of(tests) if isinstance(tests, Snapshot) else list(tests)
+    tested = [t for t in listed if t.need is not None]
+    groups: list[list[str]] = [[], []]
+    parts: dict[str, list[int]] = {name: [] for name in palette.LEDGER}
+    for t in tested:
+        bars: list[tuple[str, dict[str, Any]]] = [
+            ("asked", {"need": t.need, "promised": t.reserved}),
+            ("to be had", {"free": t.free, "evictable": t.evictable, "pending": t.pending}),
+        ]
+        if t.evictable_locked is not None:
+            locked = {"free": t.free, "evictable": t.evictable_locked, "pending": t.pending}
+            bars.append(("once locked", locked))
+        for label, values in bars:
+            groups[0].append(f"request {t.uid}: {'admitted' if t.verdict == 'admitted' else 'waits'}")
+            groups[1].append(label)
+            for name in parts:
+                parts[name].append(values.get(name) or 0)
+    chart = go.Figure(layout=_layout(title or "Admission", "", "pages") | {"barmode": "stack"})
+    for name, heights in parts.items():
+        if any(heights):
+            chart.add_bar(x=groups, y=heights, name=name, text=[v or "" for v in heights], marker=_bar(name))
+    return chart
+
+
+def _bar(name: str) -> dict[str, Any]:
+    return {"color": palette.LEDGER[name], "line": {"color": palette.LINE, "width": 1}}
+
+
+def _layout(title: str, x: str, y: str) -> dict[str, Any]:
+    """Plain axes and no template: a template is seven kilobytes in every notebook."""
+    return {
+        "template": "none",
+        "title": {"text": title},
+        "xaxis": {"title": {"text": x}},
+        "yaxis": {"title": {"text": y}, "rangemode": "tozero"},
+        "height": 320,
+        "margin": {"l": 50, "r": 10, "t": 40, "b": 60},
+        "legend": {"orientation": "h", "y": -0.25},
+    }

@@ -1,0 +1,380 @@
+"""Dashboard: prompts in, Run, Step, Pause, and the views of what the engine does with its memory meanwhile."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as W
+
+from minisgl.core import SamplingParams
+from minisgl.errors import MinisglError
+from minisgl.events.history import History
+from minisgl.events.recorder import Trace
+from minisgl.events.snapshot import Snapshot
+from minisgl.events.types import Event, StepFinished
+from minisgl.events.words import count
+from minisgl_widgets.engine_thread import EngineThread
+from minisgl_widgets.export import export_html
+from minisgl_widgets.feed import Feed
+from minisgl_widgets.stage import Stage
+from minisgl_widgets.static_views import summary
+
+if TYPE_CHECKING:
+    from minisgl.llm import LLM
+
+Prompt = str | Sequence[int]
+
+PROMPTS = (  # 5, 5, 4, 15 and 5 tokens for SmolLM2
+    "The capital of France is",
+    "The capital of Italy is",
+    "Once upon a time",
+    "The capital of France is Paris and the capital of Italy is Rome, so",
+    "The capital of Spain is",
+)
+SPEEDS = (1, 2, 5, 10, 20, 50)  # steps per second; the slider's top has no limit
+
+_open: weakref.WeakValueDictionary[int, Dashboard] = weakref.WeakValueDictionary()  # by the id of the LLM they hold
+
+
+class Dashboard(W.VBox):
+    """A window on a running engine. Show it as a cell's last expression; the same LLM has one at a time.
+
+    Everything a click does, a method does as well: :meth:`run`, :meth:`step`, :meth:`pause`, :meth:`add`; they wait,
+    so that the next line sees the result. What other cells do with the LLM is followed too.
+
+    Args:
+        llm: the engine to drive and to watch.
+        prompts: what the text box holds at first: texts, or lists of token ids.
+        max_tokens, temperature, ignore_eos: what the fields hold at first.
+        speed: steps per second at most; None: as fast as it goes.
+        title: shown above the views.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        prompts: Sequence[Prompt] = PROMPTS,
+        max_tokens: int = 8,
+        temperature: float = 0.0,
+        ignore_eos: bool = False,
+        speed: float | None = None,
+        title: str = "",
+    ) -> None:
+        before = _open.pop(id(llm), None)
+        if before is not None:
+            before.close()
+        self.llm = llm
+        self._refused: list[str] = []  # prompts of the last submission that can never be served, one line each
+        self._failure = ""  # what stopped the last run
+        self._note = ""
+        self._elsewhere = False  # somebody else stepped the engine since the last frame
+        self._closed = False
+
+        with llm.lock:  # no step may fall between the keyframe and the first event
+            feed = Feed(llm.snapshot().to_dict(), llm.token_text, title or llm.model_name)
+            self._feed = feed
+            self._thread = EngineThread(llm.step, self._show, self._failed, lambda: self.stage.due_in())
+            self._subscription = llm.on(None, self._listen)
+        self.stage = Stage(feed, on_request=self._resync)
+        self._build(prompts, max_tokens, temperature, ignore_eos, speed)
+        super().__init__([*self._rows, self.stage])
+        self._thread.set_rate(self._speed.value)
+        self._show()
+        _open[id(llm)] = self
+        self._thread.start()
+
+    # -- controls ------------------------------------------------------------------------------------------------------
+
+    def _build(
+        self, prompts: Sequence[Prompt], max_tokens: int, temperature: float, ignore_eos: bool, speed: float | None
+    ) -> None:
+        """Make the widgets. The browser writes the fields, the thread writes the two lines; none has two writers."""
+        self._prompts = W.Textarea(
+            "\n".join(p if isinstance(p, str) else json.dumps(list(p)) for p in prompts),
+            rows=max(3, min(8, len(prompts))),
+            layout=W.Layout(width="auto", flex="1 1 auto"),
+            tooltip="One prompt per line; a line like [1, 2, 3] is token ids; empty lines are left out.",
+        )
+        narrow = {"layout": W.Layout(width="190px"), "style": {"description_width": "100px"}}
+        self._max_tokens = W.IntText(max_tokens, description="max_tokens", tooltip="new tokens at most", **narrow)
+        self._temperature = W.FloatText(
+            temperature, description="temperature", step=0.1, tooltip="0: always the most probable token", **narrow
+        )
+        self._ignore_eos = W.Checkbox(
+            ignore_eos, description="ignore_eos", indent=False, tooltip="do not stop at the model's end tokens"
+        )
+        options = [*((f"{s} steps/s", s) for s in sorted({*SPEEDS, *([speed] if speed else [])}))]
+        self._speed = W.SelectionSlider(
+            options=[*options, ("as fast as it goes", math.inf)],
+            value=speed or math.inf,
+            description="speed",
+            continuous_update=False,
+            layout=W.Layout(width="340px"),
+            style={"description_width": "45px"},
+        )
+        self._speed.observe(self._speed_moved, "value")
+
+        def button(label: str, icon: str, style: str, tooltip: str, act: Callable[[], Any]) -> W.Button:
+            made = W.Button(description=label, icon=icon, button_style=style, tooltip=tooltip, layout={"width": "90px"})
+            made.on_click(lambda _: act())
+            return made
+
+        buttons = [
+            button(
+                "Run",
+                "play",
+                "primary",
+                "Idle: submit the prompts in the box, then step until all are done. Otherwise: go on.",
+                lambda: self._start(None, self._form()),
+            ),
+            button(
+                "Step",
+                "step-forward",
+                "",
+                "One step of the engine. If it is idle, the prompts in the box are submitted first.",
+                lambda: self._start(1, self._form()),
+            ),
+            button("Pause", "pause", "", "Stop after the step at hand; Run or Step goes on from there.", self._halt),
+            button(
+                "Add",
+                "plus",
+                "",
+                "Submit the prompts in the box without running; they take effect in the next step.",
+                lambda: self._submit_later(*self._form()),
+            ),
+        ]
+        self._status = W.HTML(layout=W.Layout(margin="0"))
+        self._error = W.HTML(layout=W.Layout(margin="0"))
+        fields = W.VBox([self._max_tokens, self._temperature, self._ignore_eos])
+        controls = W.HBox([*buttons, self._speed], layout=W.Layout(flex_flow="row wrap", align_items="center"))
+        self._rows = [W.HBox([self._prompts, fields]), controls, self._status, self._error]
+
+    def _form(self) -> tuple[list[Prompt], SamplingParams]:
+        """What the fields say now: prompts, one per line, and the parameters for all of them."""
+        params = SamplingParams(
+            max_tokens=self._max_tokens.value,
+            temperature=self._temperature.value,
+            ignore_eos=self._ignore_eos.value,
+        )
+        return [read_prompt(line) for line in self._prompts.value.splitlines() if line.strip()], params
+
+    # Callbacks come on any thread, so all they do is to hand a job to the engine thread.
+
+    def _resync(self) -> None:
+        self._thread.put(self.stage.resync)
+
+    def _speed_moved(self, change: Any) -> None:
+        self._thread.put(lambda: self._thread.set_rate(change["new"]))
+
+    def _start(
+        self, steps: int | None, form: tuple[list[Prompt], SamplingParams] | None, always: bool = False
+    ) -> Future:
+        def job() -> tuple[list[int], Future]:
+            self._failure = self._note = ""
+            uids = self._submit(*form) if form and (always or self.llm.idle) else []
+            return uids, self._thread.go(steps)
+
+        return self._thread.put(job)
+
+    def _halt(self) -> Future:
+        return self._thread.put(self._thread.halt)
+
+    def _submit_later(self, prompts: list[Prompt], params: SamplingParams) -> Future:
+        return self._thread.put(lambda: self._submit(prompts, params))
+
+    # -- on the engine thread ------------------------------------------------------------------------------------------
+
+    def _submit(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[int]:
+        """Submit what can be served; the rest is shown, each with its own reason."""
+        uids: list[int] = []
+        self._refused = []
+        for number, prompt in enumerate(prompts, 1):
+            try:
+                uids.append(self.llm.submit(prompt, params))
+            except MinisglError as error:
+                self._refused.append(f"prompt {number}: {type(error).__name__}: {error}")
+        if not prompts:
+            self._refused.append("no prompts: write one per line into the box")
+        self._note = f"{len(uids)} of {count(len(prompts), 'prompt')} submitted"
+        self._show()
+        return uids
+
+    def _show(self) -> None:
+        """Send the new steps, and write the two lines."""
+        self.stage.publish()
+        state = "running" if self._thread.running else "idle" if self._idle() else "paused"
+        if state == "paused" and self._elsewhere:
+            state = "run by another cell"
+        self._elsewhere = False
+        note = f" - {self._note}" if self._note else ""
+        self._status.value = f'<span role="status"><b>{state}</b>: {escape(self.summary() + note)}</span>'
+        lines = "<br>".join(f"✕ {escape(line)}" for line in self.errors)
+        self._error.value = f'<div role="alert"><b>{lines}</b></div>' if lines else ""
+
+    def _failed(self, error: BaseException) -> None:
+        self._failure = f"stopped by {type(error).__name__}: {error}"
+
+    def _idle(self) -> bool:
+        try:
+            return self.llm.idle
+        except MinisglError:  # it was closed
+            return True
+
+    # -- on the thread that steps --------------------------------------------------------------------------------------
+
+    def _listen(self, event: Event) -> None:
+        self._feed.put(event)
+        if isinstance(event, StepFinished) and not self._thread.here:
+            self._elsewhere = True
+            self._thread.wake()
+
+    # -- by hand -------------------------------------------------------------------------------------------------------
+
+    def run(
+        self, prompts: Sequence[Prompt] | None = None, params: SamplingParams | None = None, wait: bool = True
+    ) -> Snapshot:
+        """Like the Run button. Prompts given here are submitted in any case; those in the box only when it is idle.
+
+        Waits for the end of the run and gives the state there; an exception that stopped the run is raised here too.
+        Interrupting aborts the requests that this call submitted. A refused prompt is shown, in ``errors`` as well.
+        """
+        form = self._form()
+        started = self._start(
+            None, (form[0] if prompts is None else list(prompts), params or form[1]), prompts is not None
+        )
+        return self._wait(started, wait)
+
+    def step(self, n: int = 1) -> Snapshot:
+        """Like the Step button, n times; fewer if the engine runs out of work. The state after that."""
+        return self._wait(self._start(n, self._form()), True)
+
+    def add(self, prompts: Sequence[Prompt] | None = None, params: SamplingParams | None = None) -> list[int]:
+        """Like the Add button: submit without running. The uids of what was accepted."""
+        form = self._form()
+        return result(self._submit_later(form[0] if prompts is None else list(prompts), params or form[1]))
+
+    def pause(self) -> Snapshot:
+        """Like the Pause button: stop after the step at hand. The state there."""
+        result(self._halt())
+        return self.at(self.history.last)
+
+    def _wait(self, started: Future, wait: bool) -> Snapshot:
+        try:
+            _, ended = result(started)
+            if wait:
+                result(ended)
+        except KeyboardInterrupt:
+            self._abort(result(started)[0])
+            raise
+        return self.at(self.history.last)
+
+    @property
+    def errors(self) -> list[str]:
+        """What is wrong, one line each: prompts of the last submission that were refused, what stopped the last run."""
+        return [*self._refused, *([self._failure] if self._failure else [])]
+
+    def _abort(self, uids: list[int]) -> None:
+        """End these requests and the run; their pages are back when this returns."""
+
+        def job() -> Future:
+            for uid in uids:
+                self.llm.abort(uid)
+            return self._thread.go(1)
+
+        result(result(self._thread.put(job)))
+
+    # -- looking back --------------------------------------------------------------------------------------------------
+
+    @property
+    def history(self) -> History:
+        """Every step since the dashboard was made."""
+        return self._feed.history
+
+    @property
+    def trace(self) -> Trace:
+        """The same as events, complete in itself."""
+        return self._feed.trace
+
+    @property
+    def texts(self) -> dict[int, str]:
+        """What the token ids that have appeared say."""
+        return dict(self._feed.texts)
+
+    def at(self, step: int) -> Snapshot:
+        """The state after a step. TraceError if the dashboard was not there yet."""
+        return self.history.at(step)
+
+    def summary(self) -> str:
+        """The numbers after the last step, in one line."""
+        return summary(self.at(self.history.last))
+
+    def save_html(self, path: str | Path, title: str = "") -> Path:
+        """The run so far as one HTML file that plays without a kernel or a network."""
+        return export_html(self._feed.record(), path, title or self._feed.title)
+
+    def close(self) -> None:
+        """Stop the thread, stop listening, remove the widgets. The engine keeps its requests."""
+        if self._closed:
+            return
+        self._closed = True
+        self._subscription.close()
+        self._thread.stop()
+        if _open.get(id(self.llm)) is self:
+            del _open[id(self.llm)]
+        for widget in every_widget(self):
+            if widget is not self:
+                widget.close()
+        super().close()
+
+    def __repr__(self) -> str:
+        return f"Dashboard({self.summary()})"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict:
+        shown = super()._repr_mimebundle_(**kwargs) or {}
+        return shown | {"text/plain": repr(self), "text/html": self.stage._repr_html_()}
+
+
+def read_prompt(line: str) -> Prompt:
+    """A line of the text box: token ids if it is a list of whole numbers, else the text as it is."""
+    try:
+        ids = json.loads(line)
+    except ValueError:
+        return line
+    return ids if isinstance(ids, list) and all(type(i) is int for i in ids) else line
+
+
+def result(future: Future) -> Any:
+    """A future's result. Waits in short turns, because Ctrl-C may not be able to end a long one."""
+    while not future.done():
+        wait_for([future], timeout=0.2)
+    return future.result()
+
+
+def every_widget(top: W.Widget) -> list[W.Widget]:
+    """A widget and all that belongs to it: children, and the layouts and styles they bring."""
+    found: list[W.Widget] = []
+    waiting = [top]
+    while waiting:
+        widget = waiting.pop()
+        if widget in found:
+            continue
+        found.append(widget)
+        waiting += getattr(widget, "children", ())
+        waiting += [part for part in (getattr(widget, "layout", None), getattr(widget, "style", None)) if part]
+    return found
+
+
+@atexit.register
+def _close_all() -> None:
+    """A thread must not step a model while the interpreter goes down."""
+    for dashboard in list(_open.values()):
+        dashboard.close()

@@ -1,0 +1,184 @@
+"""The dashboard's one thread: it alone steps the engine for the dashboard and writes the widgets that show it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import Any
+
+Job = Callable[[], Any]
+
+
+class EngineThread:
+    """Takes jobs from any thread, in order; between them it steps the engine, if it runs, and shows the state.
+
+    The thread cannot die of an exception: ``failed`` shows it, the run stops, and the next job is taken.
+
+    Args:
+        step: one step of the engine; None when there was nothing to do.
+        show: bring what is drawn up to date. Like ``failed``, only ever called on the thread.
+        failed: keep what went wrong, to be shown; the run has been stopped.
+        due_in: seconds until the state may be shown again.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[], Any],
+        show: Callable[[], None],
+        failed: Callable[[BaseException], None],
+        due_in: Callable[[], float],
+    ) -> None:
+        self._step, self._screen, self._failed, self._due_in = step, show, failed, due_in
+        self._jobs: SimpleQueue[tuple[Job, Future]] = SimpleQueue()
+        self._waiters: list[Future] = []  # of runs; done when the run ends
+        self._steps_left: int | None = 0  # None: until idle
+        self._rate = math.inf  # steps per second at most
+        self._next_step = 0.0  # when it may be taken, monotonic clock
+        self._woken = False
+        self._stale = False  # something happened that is not shown yet
+        self._stopping = False
+        self._over = False  # no job will be done any more
+        self._gate = threading.Lock()  # nothing is put once it is over
+        self._thread = threading.Thread(target=self._loop, name="minisgl-dashboard", daemon=True)
+
+    # -- from any thread -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def here(self) -> bool:
+        """Is the caller this thread?"""
+        return threading.current_thread() is self._thread
+
+    def put(self, job: Job) -> Future:
+        """Have a job done on the thread. Its Future gives the job's result or exception."""
+        done: Future = Future()
+        with self._gate:
+            if self._over:
+                raise RuntimeError("this dashboard is closed; make a new one")
+            self._jobs.put((job, done))
+        return done
+
+    def wake(self) -> None:
+        """Say that somebody else stepped the engine, so that it is shown. Costs nothing while that is still to come."""
+        if not (self._woken or self._stopping):
+            self._woken = True
+            self._jobs.put((self._touched, Future()))
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """End the thread after the job or the step at hand; who waits for a run is let go. ``timeout``: seconds."""
+        self._stopping = True
+        self._jobs.put((lambda: None, Future()))
+        if self.alive and not self.here:
+            self._thread.join(timeout)
+
+    # -- jobs: on the thread -------------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        return self._steps_left != 0
+
+    def set_rate(self, rate: float) -> None:
+        """Steps per second at most; ``inf`` is as fast as it goes."""
+        self._rate, self._next_step = rate, 0.0
+
+    def go(self, steps: int | None = None) -> Future:
+        """Begin to step: a number of steps, or until idle. The Future is done when that ends, for whatever reason."""
+        ended: Future = Future()
+        self._waiters.append(ended)
+        self._steps_left = steps
+        self._next_step = 0.0
+        self._stale = True
+        return ended
+
+    def halt(self) -> None:
+        """End the run and show where it stands."""
+        self._steps_left = 0
+        self._show()
+        self._let_go(None)
+
+    def _touched(self) -> None:
+        self._woken = False
+        self._stale = True
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        while not self._stopping:
+            try:
+                self._turn()
+            except BaseException as error:  # a thread that died would leave a dashboard that does not answer
+                self._fail(error)
+        self._steps_left = 0
+        self._let_go(None)
+        with self._gate:
+            self._over = True
+        while not self._jobs.empty():  # nobody may wait for a job that nobody will do
+            self._jobs.get()[1].cancel()
+
+    def _turn(self) -> None:
+        """One job, if there is one in time; one step, if it is time; one frame, if it is time."""
+        try:
+            job, done = self._jobs.get(timeout=self._patience())
+        except Empty:
+            pass
+        else:
+            self._do(job, done)
+        if self.running and not self._stopping and time.monotonic() >= self._next_step:
+            self._next_step = time.monotonic() + 1 / self._rate
+            self._advance()
+        if self._stale and self._due_in() <= 0:
+            self._show()
+
+    def _patience(self) -> float | None:
+        """Seconds in which nothing but a job can make work; None: no end."""
+        ends = [self._next_step - time.monotonic()] if self.running else []
+        ends += [self._due_in()] if self._stale else []
+        return max(0.0, min(ends)) if ends else None
+
+    def _do(self, job: Job, done: Future) -> None:
+        try:
+            result = job()
+        except BaseException as error:
+            self._fail(error)
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+
+    def _advance(self) -> None:
+        stepped = self._step()
+        self._stale = True
+        if self._steps_left is not None:
+            self._steps_left -= 1
+        if stepped is None or self._steps_left == 0:
+            self.halt()
+
+    def _show(self) -> None:
+        self._stale = False
+        self._screen()
+
+    def _let_go(self, error: BaseException | None) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._steps_left = 0
+        try:
+            self._failed(error)
+            self._show()
+        except BaseException as worse:  # the screen itself is broken: at least nobody is left waiting
+            error = worse
+        self._let_go(error)
