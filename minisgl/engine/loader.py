@@ -80,7 +80,7 @@ def load_engine(model: str | Path, config: EngineConfig) -> LoadedEngine:
         ),
         eos_token_ids=_eos_token_ids(folder),
         memory=MemoryReport(
-            weight_bytes=sum(p.numel() * p.element_size() for p in decoder.parameters()),
+            weight_bytes=decoder.weight_bytes,
             kv_bytes_per_token=model_config.kv_bytes_per_token(dtype),
             page_size=config.page_size,
             num_pages=num_pages,

@@ -6,6 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+# oneDNN picks another kernel, so another order of additions, below 4 rows. Filled up to 4, a token's numbers do not
+# depend on how many tokens are computed beside it, and the extra rows cost nothing measurable.
+LEAST_ROWS = 4
+
 
 class Linear(nn.Module):
     """``y = x W^T + b`` with ``W`` of shape ``[out_features, in_features]``."""
@@ -14,10 +18,40 @@ class Linear(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(out_features, in_features), requires_grad=False)
         self.bias = nn.Parameter(torch.empty(out_features), requires_grad=False) if bias else None
+        self.packed: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """``[tokens, in_features] -> [tokens, out_features]``."""
-        return F.linear(x, self.weight, self.bias)
+        if self.packed is None:
+            return F.linear(x, self.weight, self.bias)
+        rows = x.shape[0]
+        if rows < LEAST_ROWS:
+            x = F.pad(x, (0, 0, 0, LEAST_ROWS - rows))
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")[:rows]
+
+    def pack(self) -> None:
+        """Lay the weight out as oneDNN's kernels read it, and drop the plain one (unless an embedding shares it).
+
+        On a CPU this computes a decode batch's few rows two to three times as fast as ``F.linear``. The operators are
+        private ones of torch; :func:`can_pack` asks first.
+        """
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, None)
+        self.weight = nn.Parameter(self.weight.new_empty(0), requires_grad=False)
+
+
+def can_pack(device: str | torch.device, dtype: torch.dtype) -> bool:
+    """Whether :meth:`Linear.pack` works, and works right, for this device and dtype in this build of torch."""
+    if torch.device(device).type != "cpu":
+        return False
+    probe = Linear(2, 3).to(dtype)
+    probe.weight.copy_(torch.arange(6).view(3, 2))
+    x = torch.tensor([[1, 2]], dtype=dtype)
+    plain = probe(x)
+    try:
+        probe.pack()
+        return torch.equal(probe(x), plain)
+    except (AttributeError, RuntimeError):
+        return False
 
 
 class FusedLinear(Linear):

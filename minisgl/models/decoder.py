@@ -52,8 +52,9 @@ class Decoder(nn.Module):
             self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
             self.layers = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.num_layers))
             self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-            self.lm_head = None if config.tied_embeddings else Linear(config.hidden_size, config.vocab_size)
+            self.lm_head = Linear(config.hidden_size, config.vocab_size)
         self.to(dtype)
+        self.tied = config.tied_embeddings
         self.rotary = Rotary(config.rope, config.head_dim, device)
 
     def forward(self, token_ids: Tensor, positions: Tensor, attention: AttentionBackend) -> Tensor:
@@ -69,7 +70,21 @@ class Decoder(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """``[rows, hidden] -> [rows, vocab_size]``, for the rows that sample only."""
-        hidden = self.norm(hidden)
-        if self.lm_head is None:
-            return F.linear(hidden, self.embed_tokens.weight)
-        return self.lm_head(hidden)
+        return self.lm_head(self.norm(hidden))
+
+    def tie(self) -> None:
+        """Let the output layer use the embedding's memory, if the model says so."""
+        if self.tied:
+            self.lm_head.weight = self.embed_tokens.weight
+
+    def pack(self) -> None:
+        """Give every linear layer's weight to oneDNN; see :meth:`minisgl.layers.Linear.pack`."""
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.pack()
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights. Packing a tied output layer adds a second copy of it."""
+        packed = [m.packed for m in self.modules() if isinstance(m, Linear) and m.packed is not None]
+        return sum(t.numel() * t.element_size() for t in (*self.parameters(), *packed))

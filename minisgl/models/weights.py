@@ -12,10 +12,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from minisgl.errors import ModelFormatError, ModelNotFoundError
-from minisgl.layers import FusedLinear
+from minisgl.layers import FusedLinear, can_pack
 from minisgl.models.config import ModelConfig
 from minisgl.models.decoder import Decoder
 
+HEAD = "lm_head.weight"
 SHOW_PROGRESS_AFTER = 2.0  # seconds; a small model loads without a bar
 
 
@@ -32,14 +33,17 @@ def load_model(config: ModelConfig, folder: str | Path, dtype: torch.dtype, devi
     model = Decoder(config, dtype, device)
     try:
         files = _tensor_files(Path(folder))
-        _check(model, files, config.tied_embeddings)
+        _check(model, files)
         model.to_empty(device=device)
+        model.tie()
         targets = _destinations(model)
         progress = tqdm(targets.items(), desc="loading weights", unit="tensor", delay=SHOW_PROGRESS_AFTER, leave=False)
         for name, target in progress:
             target.copy_(files[name].get_tensor(name))
     except SafetensorError as error:
         raise ModelFormatError(f"the weights in {folder} cannot be read: {error}") from error
+    if can_pack(device, dtype):
+        model.pack()
     return model
 
 
@@ -67,12 +71,14 @@ def _destinations(model: Decoder) -> dict[str, Tensor]:
             for part, view in zip(parts, parameter.data.split(tuple(parts.values())), strict=True):
                 name = f"{parent}.{part}.{leaf}" if parent else f"{part}.{leaf}"
                 places[name if part == "lm_head" else f"model.{name}"] = view
+    if model.tied:
+        del places[HEAD]
     return places
 
 
-def _check(model: Decoder, files: dict[str, safe_open], tied: bool) -> None:
+def _check(model: Decoder, files: dict[str, safe_open]) -> None:
     wanted = {name: tuple(view.shape) for name, view in _destinations(model).items()}
-    harmless = {"lm_head.weight"} if tied else set()
+    harmless = {HEAD} if model.tied else set()
     # old checkpoints store the rotary frequencies, which config.json already determines
     found = {n for n in files if n not in harmless and not n.endswith("rotary_emb.inv_freq")}
     if missing := wanted.keys() - found:

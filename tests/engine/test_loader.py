@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+from safetensors.torch import load_file
 
 from minisgl.config import EngineConfig
 from minisgl.engine import load_engine
@@ -19,7 +20,8 @@ def test_what_was_left_open_is_decided(tiny_folder):
     assert (engine.config.dtype, engine.config.device) == ("float32", "cpu")
     assert (engine.name, engine.folder) == (str(folder), folder)
     assert engine.executor.pool.data.shape == (2, 2, 21, 4, 2, 8)
-    assert engine.memory.weight_bytes == sum(p.numel() * 4 for p in engine.executor.model.parameters())
+    stored = load_file(folder / "model.safetensors")
+    assert engine.memory.weight_bytes == sum(4 * weight.numel() for weight in stored.values())
     assert engine.memory.pool_bytes == engine.executor.pool.data.numel() * 4
 
 
