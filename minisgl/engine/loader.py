@@ -13,7 +13,7 @@ import torch
 from minisgl.config import EngineConfig
 from minisgl.engine.executor import EngineExecutor
 from minisgl.engine.memory import MemoryReport, size_pool
-from minisgl.errors import ConfigError
+from minisgl.errors import ConfigError, ModelFormatError
 from minisgl.kvcache.pool import KVPool
 from minisgl.models.config import ModelConfig
 from minisgl.models.hub import resolve_model
@@ -50,7 +50,7 @@ def load_engine(model: str | Path, config: EngineConfig) -> LoadedEngine:
 
     Raises:
         ModelNotFoundError: the name leads nowhere.
-        ModelFormatError: the model cannot be run.
+        ModelFormatError: the model cannot be run, or its tokenizer not loaded.
         ConfigError: the settings do not fit the model or the device.
     """
     folder = resolve_model(model)
@@ -107,7 +107,10 @@ def _tokenizer(folder: Path) -> Any:
         return None
     from transformers import AutoTokenizer  # takes seconds to import, and only this line needs it
 
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (ImportError, OSError, ValueError) as error:
+        raise ModelFormatError(f"the tokenizer in {folder} cannot be loaded: {error}") from error
 
 
 def _eos_token_ids(folder: Path) -> tuple[int, ...]:

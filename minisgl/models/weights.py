@@ -51,7 +51,10 @@ def _tensor_files(folder: Path) -> dict[str, safe_open]:
     """Tensor name -> the open file that holds it."""
     index = folder / "model.safetensors.index.json"
     if index.exists():
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        try:
+            names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        except (json.JSONDecodeError, KeyError) as error:
+            raise ModelFormatError(f"{index} is damaged: {error!r}") from None
     else:
         names = ["model.safetensors"]
     for name in names:

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from minisgl.config import EngineConfig
 from minisgl.engine import load_engine
-from minisgl.errors import ConfigError, ModelNotFoundError
+from minisgl.errors import ConfigError, ModelFormatError, ModelNotFoundError
 
 
 def test_what_was_left_open_is_decided(tiny_folder):
@@ -60,6 +60,14 @@ def test_end_tokens_of_both_files(tiny_folder, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": 9}))
     assert load_engine(folder, EngineConfig(num_pages=20, device="cpu")).eos_token_ids == (7, 1, 9)
+
+
+def test_a_damaged_tokenizer(tiny_folder, tmp_path):
+    folder = shutil.copytree(tiny_folder("llama"), tmp_path / "model")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "NoSuchTokenizer"}')
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelFormatError, match="the tokenizer in .* cannot be loaded"):
+        load_engine(folder, EngineConfig(num_pages=20, device="cpu"))
 
 
 def test_the_tokenizer_comes_along_and_may_be_absent(tiny_folder, tmp_path):

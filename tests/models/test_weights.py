@@ -105,6 +105,12 @@ def test_a_second_copy_of_tied_embeddings_is_harmless_and_without_tying_needed(t
         load(untied)
 
 
+def test_a_damaged_index(folder):
+    (folder / "model.safetensors.index.json").write_text('{"metadata": {}}')
+    with pytest.raises(ModelFormatError, match=r"index\.json is damaged: KeyError\('weight_map'\)"):
+        load(folder)
+
+
 def test_damaged_and_absent_files(folder):
     content = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(content[:2000])
