@@ -1,5 +1,5 @@
 // @ts-check
-import { h, panel, patch, chip, ranges } from "./look.js";
+import { h, panel, patch, chip, ranges, count } from "./look.js";
 
 /** What becomes of a segment's pages. @param {any} handoff @param {{name: string, pages: number[]}} segment */
 export function fateOf(handoff, { name, pages }) {
@@ -20,16 +20,15 @@ export class Handoffs {
   }
 
   /** @param {import("./stage.js").Frame} frame */
-  draw({ state, store, step }) {
+  draw({ state, step }) {
     const { handoffs } = state;
-    this.list.style.setProperty("--rows", String(Math.max(1, Math.min(2, store.extent.handoffs))));
     const now = handoffs.length > 0 && handoffs[0].step === step;
     if (this.handoffs === handoffs && this.now === now) return;
     this.handoffs = handoffs;
     this.now = now;
     this.el.dataset.handoffs = String(handoffs.length);
     this.el.dataset.since = handoffs.length ? String(handoffs[0].step) : "";
-    this.note.textContent = handoffs.length ? (now ? "in this step" : `at step ${handoffs[0].step}`) : "who owns each page of a request afterwards";
+    this.note.textContent = handoffs.length ? `${count(handoffs.length, "handoff")} ${now ? "in this step" : `at step ${handoffs[0].step}`}` : "who owns each page of a request afterwards";
     patch(this.list, handoffs.length ? handoffs.map((/** @type {any} */ x) => this._handoff(x)) : h("p", { class: "msgl-empty" }, "No request has handed anything over yet."));
   }
 
@@ -42,6 +41,6 @@ export class Handoffs {
         ? h("i", { class: `msgl-seg msgl-s-${s.name}`, style: `flex:${(s.end - s.start) / total} 1 0`, "data-pages": s.pages.join(" "), "data-of": handoff.uid }, h("b", null, ranges(s.pages))) : null)),
       h("div", { class: "msgl-hogrid" }, handoff.segments.map((/** @type {any} */ s) =>
         h("div", { class: `msgl-hocell${s.pages.length ? "" : " msgl-off"}`, "data-segment": s.name, "data-pages": s.pages.join(" "), "data-of": handoff.uid },
-          h("b", null, h("i", { class: `msgl-swatch msgl-s-${s.name}` }), s.name), h("span", null, s.pages.length ? `[${s.start}, ${s.end}) pages ${ranges(s.pages)}` : "no page"), h("em", null, s.pages.length ? fateOf(handoff, s) : "")))));
+          h("b", null, h("i", { class: `msgl-swatch msgl-s-${s.name}` }), s.name), h("span", null, s.pages.length ? `tokens [${s.start}, ${s.end})` : "no page"), s.pages.length ? h("span", { title: ranges(s.pages) }, `${s.pages.length === 1 ? "page" : "pages"} ${ranges(s.pages)}`) : null, h("em", null, s.pages.length ? fateOf(handoff, s) : "")))));
   }
 }

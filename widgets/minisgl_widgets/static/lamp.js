@@ -13,7 +13,7 @@ export class Lamp {
   constructor() {
     this.light = h("span", { class: "msgl-light" });
     this.text = h("div", { class: "msgl-lamptext msgl-scroll" });
-    this.el = h("div", { class: "msgl-lamp", role: "status", "aria-label": "invariants" }, this.light, this.text);
+    this.el = h("div", { class: "msgl-lamp", role: "status", "aria-label": "invariants" }, this.text, this.light);
   }
 
   /** @param {import("./stage.js").Frame} frame */

@@ -1,7 +1,8 @@
 // @ts-check
-import { h, panel, patch, chip } from "./look.js";
+import { h, panel, patch, chip, uidLook, say } from "./look.js";
 
-const SHOWN = 40; // tests of one pass drawn; a pass can hold hundreds
+const RULE = "need + promised ≤ free + evictable + pending";
+const SHOWN = 16; // tests of one pass drawn; a pass can hold hundreds
 
 /** Pages that could be had before and after the matched prefix is locked. @param {any} test */
 export function availableOf(test) {
@@ -26,7 +27,7 @@ export function verdictOf(test, step) {
 export class Ledger {
   constructor() {
     this.list = h("div", { class: "msgl-tests msgl-scroll", tabindex: 0, role: "list", "aria-label": "admission tests" });
-    const { el, note } = panel("ledger", "Admission", "need + promised must fit into free + evictable + pending", this.list);
+    const { el, note } = panel("ledger", "Admission", RULE, this.list);
     this.el = el;
     this.note = note;
   }
@@ -34,7 +35,7 @@ export class Ledger {
   /** @param {import("./stage.js").Frame} frame */
   draw({ state, store, step }) {
     const { tests } = state;
-    this.list.style.setProperty("--rows", String(Math.max(1, Math.min(5, store.extent.tests))));
+    this.list.style.setProperty("--rows", String(Math.max(1, Math.min(4, store.extent.tests))));
     const key = tests.length ? tests[0].step < step : false;
     if (this.tests === tests && this.key === key && this.asked === store.extent.asked) return;
     this.tests = tests;
@@ -42,6 +43,7 @@ export class Ledger {
     this.asked = store.extent.asked;
     this.el.dataset.tests = String(tests.length);
     this.el.dataset.since = tests.length ? String(tests[0].step) : "";
+    say(this.note, tests.length > 1 ? `${tests.length} tests: ${RULE}` : RULE);
     if (!tests.length) {
       patch(this.list, h("p", { class: "msgl-empty" }, "No request has been tested yet."));
       return;
@@ -50,7 +52,8 @@ export class Ledger {
     const left = tests.length - SHOWN;
     patch(this.list, left > 0 ? h("p", { class: "msgl-empty" }, `${left} earlier tests of this pass are left out`) : null,
       tests.slice(-SHOWN).map((/** @type {any} */ t) => this._test(t, step, scale)));
-    this.list.scrollTop = this.list.scrollHeight; // the refusal, if any, is the last
+    const refused = tests[tests.length - 1].verdict !== "admitted"; // a refusal ends the pass, so it is the last
+    this.list.scrollTop = refused ? this.list.scrollHeight : 0;
   }
 
   /** @param {any} test @param {number} step @param {number} scale */
@@ -68,16 +71,18 @@ export class Ledger {
       return el;
     }
     const asked = need + reserved;
+    const { colour } = uidLook(test.uid);
+    const mine = `msgl-c${colour}`;
     const bar = (/** @type {string} */ label, /** @type {[string, number][]} */ parts, /** @type {string} */ sum) =>
       h("div", { class: "msgl-bar" }, h("span", { class: "msgl-barname" }, label),
-        h("div", { class: "msgl-rail" }, parts.map(([kind, n]) => n ? h("i", { class: `msgl-part msgl-b-${kind}`, style: `width:${(100 * n) / scale}%`, title: `${kind} ${n}` },
+        h("div", { class: "msgl-rail" }, parts.map(([kind, n]) => n ? h("i", { class: `msgl-part ${kind === "need" ? mine : `msgl-b-${kind}`}`, style: `width:${(100 * n) / scale}%`, title: `${kind} ${n}` },
           n / scale > 0.05 ? h("b", null, n) : null) : null),
           label === "asked" ? null : h("u", { style: `left:${(100 * asked) / scale}%` })),
         h("span", { class: "msgl-sum" }, sum));
     el.append(bar("asked", [["need", need], ["promised", reserved]], `${need} + ${reserved} = ${asked}`));
     const fit = (/** @type {number} */ sum) => (asked <= sum ? `≥ ${asked}` : `< ${asked}`);
     el.append(bar("to be had", [["free", free], ["evictable", evictable], ["pending", pending]], `${before} ${fit(/** @type {number} */ (before))}`));
-    el.append(after === null
+    if (test.matched) el.append(after === null
       ? h("div", { class: "msgl-bar msgl-off" }, h("span", { class: "msgl-barname" }, "once locked"), h("div", { class: "msgl-rail" }), h("span", { class: "msgl-sum" }, "not reached"))
       : bar("once locked", [["free", free], ["evictable", test.evictable_locked], ["pending", pending]], `${after} ${fit(after)}`));
     return el;

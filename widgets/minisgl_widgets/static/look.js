@@ -87,6 +87,15 @@ export function visible(text, spaces = false) {
   return spaces ? broken.replace(/ /g, "␣") : broken;
 }
 
+/** Tokens as visible text of at most so many characters, the middle cut out; long lists are not read in full.
+ * @param {Record<string, string>} texts @param {number[]} tokens @param {number} most @param {boolean} [spaces] */
+export function clipped(texts, tokens, most, spaces = false) {
+  if (tokens.length <= 2 * most) return middle(visible(textOf(texts, tokens), spaces), most);
+  const head = visible(textOf(texts, tokens.slice(0, most)), spaces);
+  const tail = visible(textOf(texts, tokens.slice(-most)), spaces);
+  return middle(`${head}…${tail}`, most);
+}
+
 /** Cut the middle out of a long text. @param {string} text @param {number} most */
 export function middle(text, most) {
   const chars = Array.from(text);

@@ -2,8 +2,8 @@
 import { KINDS, pageHolds } from "./record.js";
 import { h, panel, say, count, uidLook, textOf, visible, middle, rgb } from "./look.js";
 
-const GRID_COLUMNS = [8, 16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 576, 640, 768, 1024];
-const LARGEST = 34;
+const GRID_COLUMNS = [16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 576, 640, 768, 1024];
+const LARGEST = 40;
 const GUTTER = 46;
 const NAMES = { free: "free", owned: "owned by a request", evictable: "cached, evictable", protected: "cached, locked" };
 
@@ -11,7 +11,7 @@ const NAMES = { free: "free", owned: "owned by a request", evictable: "cached, e
  * @param {number} pages @param {number} width */
 export function gridFor(pages, width) {
   const most = pages > 4096 ? 400 : 216;
-  let best = { columns: 8, cell: 2, rows: Math.ceil(pages / 8) };
+  let best = { columns: 16, cell: 2, rows: Math.ceil(pages / 16) };
   for (const columns of GRID_COLUMNS) {
     const cell = Math.min(LARGEST, Math.floor(width / columns));
     if (cell < 2) break;
@@ -27,6 +27,7 @@ export class PageStrip {
   constructor(stage) {
     this.stage = stage;
     this.cursor = 0;
+    this.width = 0;
     /** @type {number | null} */
     this.under = null;
     this.canvas = h("canvas", { class: "msgl-cells", tabindex: 0, role: "img" });
@@ -98,10 +99,17 @@ export class PageStrip {
     return { head: `page ${page}: ${head}`, lines };
   }
 
+  /** Sizes, read before anything is drawn. */
+  measure() {
+    this.width = this.el.clientWidth - 24;
+  }
+
   /** @param {import("./stage.js").Frame} frame */
   draw(frame) {
+    // what is pointed at may hold no page: then nothing fades
+    if (frame.selection && !frame.selection.pages.size) frame = { ...frame, selection: null };
     const { state, kinds, counts, store, palette, selection } = frame;
-    const width = this.el.clientWidth - 24;
+    const { width } = this;
     if (width <= 0) return;
     const n = kinds.length;
     const gutter = gridFor(n, width - GUTTER).cell >= 10 ? GUTTER : 0;
@@ -195,7 +203,7 @@ export class PageStrip {
           context.strokeRect(x + 2.5, y + 2.5, inner - 5, inner - 5);
         }
         const label = kind === 1 ? String(owner[p]) : kind === 3 ? `${state.nodes[node[p]]?.locks ?? ""}×` : "·";
-        const px = Math.min(15, Math.floor(inner / (label.length > 2 ? 2.4 : 1.75)));
+        const px = Math.min(16, Math.floor(inner / (label.length > 2 ? 2.4 : 1.75)));
         if (cell >= 14 && px >= 7) {
           context.font = `600 ${px}px ${font}`;
           if (look.pattern) {

@@ -1,6 +1,15 @@
 // @ts-check
 import { h, say, chip, count } from "./look.js";
 
+/** Signs drawn as paths, since fonts differ in which of them they have. */
+const SIGNS = {
+  first: "M3 2h2v12H3zM14 2v12L6 8z",
+  back: "M12 2v12L4 8z",
+  play: "M4 2v12l9-6z",
+  pause: "M4 2h3v12H4zM9 2h3v12H9z",
+  forward: "M4 2v12l8-6z",
+  last: "M11 2h2v12h-2zM2 2v12l8-6z",
+};
 const SPEEDS = [1, 2, 5, 10, 30, 60];
 
 /** The player: it owns the time, and tells `goto` where to go. Space, arrows, Home and End work wherever the focus is. */
@@ -12,9 +21,11 @@ export class Player {
     this.first = 0;
     this.last = 0;
     this.timer = 0;
-    const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {string} */ label, /** @type {() => void} */ act) =>
-      h("button", { type: "button", class: `msgl-btn msgl-${name}`, "aria-label": label, title: label, onclick: act }, sign);
-    this.play = button("play", "▶", "Play (space)", () => this.toggle());
+    this.width = this.height = 0;
+    const button = (/** @type {keyof typeof SIGNS} */ name, /** @type {string} */ label, /** @type {() => void} */ act) =>
+      h("button", { type: "button", class: `msgl-btn msgl-${name}`, "aria-label": label, title: label, onclick: act },
+        h("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, h("path", { d: SIGNS[name], fill: "currentColor" })));
+    this.play = button("play", "Play (space)", () => this.toggle());
     this.range = h("input", { type: "range", class: "msgl-range", min: 0, max: 0, step: 1, "aria-label": "step" });
     this.range.addEventListener("input", () => {
       this.stop();
@@ -31,14 +42,14 @@ export class Player {
       onclick: () => this.jump(this.last) });
     this.el = h("div", { class: "msgl-player", role: "group", "aria-label": "player" },
       h("div", { class: "msgl-keys" },
-        button("first", "⏮", "First step (Home)", () => this.jump(this.first)),
-        button("back", "◀", "One step back (left arrow)", () => this.jump(this.step - 1)),
+        button("first", "First step (Home)", () => this.jump(this.first)),
+        button("back", "One step back (left arrow)", () => this.jump(this.step - 1)),
         this.play,
-        button("forward", "▶", "One step forward (right arrow)", () => this.jump(this.step + 1)),
-        button("last", "⏭", "Last step (End)", () => this.jump(this.last)),
+        button("forward", "One step forward (right arrow)", () => this.jump(this.step + 1)),
+        button("last", "Last step (End)", () => this.jump(this.last)),
         this.speed),
       h("div", { class: "msgl-scrub" }, this.range, this.track),
-      h("div", { class: "msgl-where" }, this.number, this.phase, this.batch, this.live));
+      h("div", { class: "msgl-where" }, this.number, this.live, this.phase, this.batch));
   }
 
   /** @param {number} step */
@@ -69,7 +80,7 @@ export class Player {
   }
 
   _button() {
-    say(this.play, this.timer ? "⏸" : "▶");
+    this.play.querySelector("path").setAttribute("d", this.timer ? SIGNS.pause : SIGNS.play);
     this.play.setAttribute("aria-label", this.timer ? "Pause (space)" : "Play (space)");
     this.play.setAttribute("aria-pressed", this.timer ? "true" : "false");
   }
@@ -87,6 +98,12 @@ export class Player {
     else if (event.key === "End") this.jump(this.last);
     else return false;
     return true;
+  }
+
+  /** Sizes, read before anything is drawn. */
+  measure() {
+    this.width = this.track.clientWidth;
+    this.height = this.track.clientHeight;
   }
 
   /** @param {import("./stage.js").Frame} frame */
@@ -111,8 +128,7 @@ export class Player {
 
   /** One bar per step (or per pixel): what kind of batch it was. @param {any} store @param {any} palette */
   _drawTrack(store, palette) {
-    const width = this.track.clientWidth;
-    const height = this.track.clientHeight;
+    const { width, height } = this;
     const key = `${width} ${store.length} ${palette.prefill}`;
     if (key === this.trackKey || !width || !store.length) return;
     this.trackKey = key;

@@ -85,7 +85,7 @@ export class RunStore {
     /** @type {number[]} every uid that ever appears */
     this.uids = [];
     this.known = new Set();
-    this.extent = { tests: 0, handoffs: 0, words: 0, nodes: 1, asked: 0 };
+    this.extent = { tests: 0, nodes: 1, asked: 0 };
   }
 
   get length() {
@@ -110,7 +110,6 @@ export class RunStore {
     for (const uid of Object.keys(state.requests)) this._meet(Number(uid));
     this.extent.nodes = Object.keys(state.nodes).length;
     this._note("tests", state.tests);
-    this._note("handoffs", state.handoffs);
     this._ingest(record.deltas, record.steps);
     this.ready = true;
     this._tell("load");
@@ -135,7 +134,6 @@ export class RunStore {
       this.deltas.push(deltas[i]);
       this.steps.push(steps[i]);
       this.cost.push(this.cost[this.cost.length - 1] + deltas[i].length + 1);
-      this.extent.words = Math.max(this.extent.words, steps[i].words.length);
       for (const [path, old, value] of deltas[i]) {
         if (path[0] === "requests" && path.length === 2 && old === null) this._meet(Number(path[1]));
         else if (path[0] === "nodes" && path.length === 2 && value !== null) this.extent.nodes++;
@@ -153,7 +151,6 @@ export class RunStore {
 
   /** @param {string} what @param {any} value */
   _note(what, value) {
-    if (what === "handoffs") this.extent.handoffs = Math.max(this.extent.handoffs, value.length);
     if (what !== "tests") return;
     this.extent.tests = Math.max(this.extent.tests, value.length);
     for (const t of value) {

@@ -1,8 +1,8 @@
 // @ts-check
-import { h, panel, patch, chip, textOf, visible, middle, say, count } from "./look.js";
+import { h, panel, patch, chip, clipped, middle, say, count } from "./look.js";
 
-const LINE = 30;
-const SIGNS = { waiting: "○", prefill: "◐", running: "●", finished: "✓" };
+const LINE = 26;
+const STATUS_SIGNS = { waiting: "○", prefill: "◐", running: "●", finished: "✓" };
 const HEADINGS = ["req", "status", "prompt", "output", "in", "out", "KV", "pages", "promised"];
 
 /** The request table. A request keeps its row for the whole run. */
@@ -10,9 +10,15 @@ export class Requests {
   /** @param {import("./stage.js").Stage} stage */
   constructor(stage) {
     this.rows = h("div", { class: "msgl-rows" });
+    /** @type {Map<number, {key: string, row: any}>} */
+    this.built = new Map();
+    this.top = this.high = 0;
+    this.room = 20;
     this.body = h("div", { class: "msgl-tbody msgl-scroll" }, this.rows);
+    const heads = HEADINGS.map((c) => h("span", { role: "columnheader" }, c));
+    this.prompt = heads[2];
     this.table = h("div", { class: "msgl-table", role: "table", "aria-label": "requests" },
-      h("div", { class: "msgl-thead", role: "row" }, HEADINGS.map((c) => h("span", { role: "columnheader" }, c))), this.body);
+      h("div", { class: "msgl-thead", role: "row" }, heads), this.body);
     const { el, note } = panel("requests", "Requests", "", this.table);
     this.el = el;
     this.note = note;
@@ -30,29 +36,50 @@ export class Requests {
     this.el.dataset.running = String(running.length);
     say(this.note, `${waiting.length} waiting, ${running.length} running, ${done} ended; `);
     this.note.append(h("span", { class: "msgl-cached" }, "tinted"), " = found in the cache");
-    const from = Math.max(0, Math.floor(this.body.scrollTop / LINE) - 2);
-    const to = Math.min(uids.length, from + Math.ceil((this.body.clientHeight || 8 * LINE) / LINE) + 4);
-    patch(this.rows, uids.slice(from, to).map((uid, i) => this._row(uid, state.requests[uid], store.texts, (from + i) * LINE)));
+    const from = Math.max(0, Math.floor(this.top / LINE) - 2);
+    const to = Math.min(uids.length, from + Math.ceil((this.high || 8 * LINE) / LINE) + 4);
+    const said = Object.keys(store.texts).length;
+    patch(this.rows, uids.slice(from, to).map((uid, i) => {
+      // a row is built anew only when something in it changed
+      const r = state.requests[uid];
+      const key = r ? [r.status, r.verdict, r.reason, r.output.length, r.matched, r.cached_len, r.pages.length, r.reserved, this.room, said].join(" ") : "";
+      const old = this.built.get(uid);
+      if (old && old.key === key) return old.row;
+      const row = this._row(uid, r, store.texts, (from + i) * LINE, this.room);
+      this.built.set(uid, { key, row });
+      return row;
+    }));
+    if (this.built.size > 200) this.built.clear();
   }
 
-  /** @param {number} uid @param {any} r @param {Record<string, string>} texts @param {number} top */
-  _row(uid, r, texts, top) {
+  /** Sizes, read before anything is drawn. */
+  measure() {
+    this.top = this.body.scrollTop;
+    this.high = this.body.clientHeight;
+    this.room = Math.max(20, Math.floor(this.prompt.clientWidth / 7.7)); // characters
+  }
+
+  /** @param {number} uid @param {any} r @param {Record<string, string>} texts @param {number} top @param {number} room */
+  _row(uid, r, texts, top, room) {
     if (!r) {
       return h("div", { class: "msgl-request msgl-later", role: "row", style: `top:${top}px`, "data-status": "unknown" },
         h("span", { role: "cell" }, h("span", { class: "msgl-chip msgl-none" }, h("b", null, uid))), h("span", { role: "cell" }, "not here yet"));
     }
     const { matched } = r;
-    const hit = middle(visible(textOf(texts, r.prompt.slice(0, matched))), 34);
-    const own = middle(visible(textOf(texts, r.prompt.slice(matched))), matched ? 40 : 72);
+    // cut each part in its own middle, so that the border between them stays in sight
+    let hit = clipped(texts, r.prompt.slice(0, matched), room);
+    let own = clipped(texts, r.prompt.slice(matched), room);
+    hit = middle(hit, Math.max(room >> 1, room - own.length));
+    own = middle(own, Math.max(4, room - hit.length));
     const ended = r.status === "finished";
     const why = r.status === "waiting" && r.verdict && r.verdict !== "admitted" ? `: ${r.verdict}` : ended ? `: ${r.reason}` : "";
-    const output = visible(textOf(texts, r.output));
+    const output = clipped(texts, r.output, 400);
     return h("div", { class: "msgl-request", role: "row", tabindex: 0, style: `top:${top}px`, "data-key": `r${uid}`, "data-uid": uid, "data-status": r.status,
       "data-reason": r.reason, "data-pages-held": r.pages.length, "data-reserved": r.reserved, "data-matched": matched, "data-output": r.output.length,
       "data-cached-len": r.cached_len, "data-prompt": r.prompt.length },
       h("span", { role: "cell" }, chip(uid)),
-      h("span", { role: "cell", class: "msgl-status" }, h("i", { "aria-hidden": "true" }, SIGNS[/** @type {"waiting"} */ (r.status)]), ` ${ended ? "ended" : r.status}${why}`),
-      h("span", { role: "cell", class: "msgl-text", title: visible(textOf(texts, r.prompt)) }, hit ? h("span", { class: "msgl-cached" }, hit) : null, r.error ? r.error : own),
+      h("span", { role: "cell", class: "msgl-status" }, h("i", { "aria-hidden": "true" }, STATUS_SIGNS[/** @type {"waiting"} */ (r.status)]), ` ${ended ? "ended" : r.status}${why}`),
+      h("span", { role: "cell", class: "msgl-text", title: clipped(texts, r.prompt, 400) }, hit ? h("span", { class: "msgl-cached" }, hit) : null, r.error ? r.error : own),
       h("span", { role: "cell", class: "msgl-text msgl-out", title: output }, output ? middle(output, 60) : ""),
       h("span", { role: "cell", class: "msgl-num", title: `${count(r.prompt.length, "prompt token")}, ${matched} found in the cache` }, matched ? `${r.prompt.length} (${matched})` : r.prompt.length),
       h("span", { role: "cell", class: "msgl-num" }, `${r.output.length}/${r.max_tokens}`),

@@ -25,8 +25,8 @@ import { Words } from "./words.js";
 /** One place where a record is shown. */
 export class Stage {
   /** @param {HTMLElement} el @param {RunStore} store
-   * @param {{live?: boolean, drawn?: (step: number) => void, moved?: (step: number) => void}} [options] */
-  constructor(el, store, { live = true, drawn = () => {}, moved = () => {} } = {}) {
+   * @param {{live?: boolean, drawn?: (step: number) => void, moved?: (step: number) => void, heading?: HTMLElement}} [options] */
+  constructor(el, store, { live = true, drawn = () => {}, moved = () => {}, heading } = {}) {
     this.store = store;
     this.drawn = drawn;
     this.moved = moved;
@@ -39,15 +39,19 @@ export class Stage {
     this.frame = 0;
     this.acknowledged = -1;
     this.player = new Player({ goto: (step) => this.goto(step), live });
-    this.title = h("h2", { class: "msgl-title" });
+    this.title = heading ?? h("h2");
+    this.title.classList.add("msgl-title");
     this.lamp = new Lamp();
     this.strip = new PageStrip(this);
-    this.views = [this.player, this.lamp, this.strip, new Ledger(), new Requests(this), new Tree(this), new Handoffs(), new Words()];
-    const [, , strip, ledger, requests, tree, handoffs, words] = this.views;
+    this.requests = new Requests(this);
+    this.tree = new Tree(this);
+    const [ledger, handoffs, words] = [new Ledger(), new Handoffs(), new Words()];
+    const { strip, requests, tree } = this;
+    this.views = [this.player, this.lamp, strip, ledger, requests, tree, handoffs, words];
     this.waiting = h("p", { class: "msgl-nothing" }, "No step has been recorded yet. Run or step the engine, and it appears here.");
     this.body = h("div", { class: "msgl-body" },
-      h("div", { class: "msgl-wide" }, strip.el),
-      h("div", { class: "msgl-main" }, requests.el, tree.el), h("div", { class: "msgl-side" }, ledger.el, handoffs.el, words.el));
+      h("div", { class: "msgl-column msgl-pool" }, strip.el, words.el), h("div", { class: "msgl-column" }, ledger.el, handoffs.el),
+      requests.el, tree.el);
     this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.lamp.el), this.player.el);
     this.root = h("div", { class: "msgl", tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
     el.append(this.root);
@@ -87,8 +91,11 @@ export class Stage {
     const { store } = this;
     if (!store.ready) return this.redraw();
     const followed = !this.cursor || this.cursor.step >= this.tail;
-    if (what === "load") this.cursor = new Cursor(store, followed || !this.cursor ? store.last : this.cursor.step);
-    else if (followed && !this.player.timer) /** @type {Cursor} */ (this.cursor).moveTo(store.last);
+    if (what === "load") {
+      this.requests.built.clear();
+      this.tree.built.clear();
+      this.cursor = new Cursor(store, followed || !this.cursor ? store.last : this.cursor.step);
+    } else if (followed && !this.player.timer) /** @type {Cursor} */ (this.cursor).moveTo(store.last);
     this.tail = store.last;
     this.redraw();
   }
@@ -167,6 +174,7 @@ export class Stage {
     const { store, cursor } = this;
     this.waiting.hidden = store.ready;
     this.body.hidden = this.head.hidden = !store.ready;
+    this.root.classList.toggle("msgl-huge", store.numPages > 4096);
     if (!store.ready || !cursor) return;
     this.palette ??= paletteOf(this.root);
     const { state, step } = cursor;
@@ -179,7 +187,7 @@ export class Stage {
     const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), selection: selectionOf(state, this.hovered ?? this.pinned),
       suspects: pagesNamed(entry ? entry.violations : []), changed, palette: this.palette };
     this.title.textContent = store.title || "A run of minisgl";
-    this.root.classList.toggle("msgl-huge", store.numPages > 4096);
+    for (const view of [this.player, this.strip, this.requests, this.tree]) view.measure();
     for (const view of this.views) view.draw(frame);
     this._highlight(frame.selection);
     const { dataset } = this.root;
@@ -232,6 +240,7 @@ export default () => {
         live: !model.get("exported"),
         drawn: (step) => model.send({ kind: "drawn", step }),
         moved: model.get("moved"),
+        heading: model.get("heading"),
       });
       if (Number(model.get("length") ?? 0) > store.length) model.send({ kind: "resync" });
       if (model.get("exported")) /** @type {any} */ (el).stage = stage;

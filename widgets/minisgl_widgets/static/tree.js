@@ -1,9 +1,9 @@
 // @ts-check
-import { h, panel, patch, textOf, visible, middle, say, count } from "./look.js";
+import { h, panel, patch, clipped, say, count } from "./look.js";
 
-const TREE_ROW = 44;
+const TREE_ROW = 48;
 const NODE_HIGH = 34;
-const NODE_WIDE = 206;
+const NODE_WIDE = 208;
 const LEVEL = 236;
 const TREE_LEFT = 26;
 
@@ -72,10 +72,30 @@ export function treeChanges(delta) {
   return { marks, gone };
 }
 
+/** @param {number} id @param {any} node @param {Record<string, string>} texts @param {number} x @param {number} y
+ * @param {string} looks @param {string} mark @param {number} age 0: longest unused, 1: just used */
+function nodeBox(id, node, texts, x, y, looks, mark, age) {
+  const text = clipped(texts, node.tokens, 25, true);
+  const facts = `${count(node.tokens.length, "token")}, ${count(node.pages.length, "page")}`;
+  return h("g", { class: `msgl-node msgl-n-${looks}`, transform: `translate(${x} ${y})`, tabindex: 0, role: "img", "data-key": `n${id}`, "data-node": id,
+    "data-locks": node.locks, "data-mark": mark, "data-used": node.used,
+    "aria-label": `node ${id}: ${facts}, ${node.locks ? `locked ${node.locks} times` : "evictable"}${mark ? `, ${mark}` : ""}: ${text}` },
+    h("title", null, `node ${id}: ${facts}, last used at tick ${node.used}\n${clipped(texts, node.tokens, 200)}`),
+    h("rect", { class: "msgl-nodebox", width: NODE_WIDE, height: NODE_HIGH, rx: 4, style: looks === "evictable" ? `--age:${age.toFixed(2)}` : null }),
+    h("text", { class: "msgl-nodetext", x: 8, y: 14 }, text),
+    h("text", { class: "msgl-nodefacts", x: 8, y: 28 }, `${id}: ${facts}`),
+    looks === "protected" ? h("text", { class: "msgl-nodelock", x: NODE_WIDE - 8, y: 28 }, `locked ${node.locks}×`) : null,
+    mark ? h("g", { class: `msgl-mark msgl-m-${mark}`, transform: `translate(${NODE_WIDE - 60} ${NODE_HIGH - 3})` },
+      h("rect", { width: 52, height: 14, rx: 7 }), h("text", { x: 26, y: 10.5 }, mark)) : null);
+}
+
 /** The radix tree, left to right. */
 export class Tree {
   /** @param {import("./stage.js").Stage} stage */
   constructor(stage) {
+    this.top = this.high = 0;
+    /** @type {Map<number, {key: string, box: any}>} */
+    this.built = new Map();
     this.svg = h("svg", { class: "msgl-svg", role: "group", "aria-label": "radix tree" });
     this.box = h("div", { class: "msgl-treebox msgl-scroll" }, this.svg);
     this.empty = h("p", { class: "msgl-empty" }, "The prefix cache holds nothing at this step.");
@@ -84,6 +104,12 @@ export class Tree {
     this.note = note;
     this.box.append(this.empty);
     this.box.addEventListener("scroll", () => stage.redraw());
+  }
+
+  /** Sizes, read before anything is drawn. */
+  measure() {
+    this.top = this.box.scrollTop;
+    this.high = this.box.clientHeight;
   }
 
   /** @param {import("./stage.js").Frame} frame */
@@ -110,8 +136,9 @@ export class Tree {
     const height = rows * TREE_ROW + 4;
     this.svg.setAttribute("width", String(places.size > 1 ? width : 0));
     this.svg.setAttribute("height", String(places.size > 1 ? height : 0));
-    const top = this.box.scrollTop - 4 * TREE_ROW;
-    const bottom = this.box.scrollTop + this.box.clientHeight + 4 * TREE_ROW;
+    const top = this.top - 4 * TREE_ROW;
+    const bottom = this.top + this.high + 4 * TREE_ROW;
+    const said = Object.keys(store.texts).length;
     const lines = [];
     const boxes = [];
     for (const [id, { row, depth, parent }] of places) {
@@ -131,19 +158,13 @@ export class Tree {
       const node = nodes[id];
       const mark = gone.has(id) && !(id in state.nodes) ? "evicted" : marks.get(id) ?? "";
       const age = high > low ? (node.used - low) / (high - low) : 1;
-      const text = middle(visible(textOf(store.texts, node.tokens), true), 26);
-      const state2 = mark === "evicted" ? "evicted" : node.locks > 0 ? "protected" : "evictable";
-      const facts = `${count(node.tokens.length, "token")}, ${count(node.pages.length, "page")}`;
-      boxes.push(h("g", { class: `msgl-node msgl-n-${state2}`, transform: `translate(${x} ${y})`, tabindex: 0, role: "img", "data-key": `n${id}`, "data-node": id,
-        "data-locks": node.locks, "data-mark": mark, "data-used": node.used,
-        "aria-label": `node ${id}: ${facts}, ${node.locks ? `locked ${node.locks} times` : "evictable"}${mark ? `, ${mark}` : ""}: ${text}` },
-        h("title", null, `node ${id}: ${facts}, last used at tick ${node.used}\n${visible(textOf(store.texts, node.tokens))}`),
-        h("rect", { class: "msgl-nodebox", width: NODE_WIDE, height: NODE_HIGH, rx: 4, style: state2 === "evictable" ? `fill-opacity:${(0.25 + 0.75 * age).toFixed(2)}` : null }),
-        h("text", { class: "msgl-nodetext", x: 8, y: 14 }, text),
-        h("text", { class: "msgl-nodefacts", x: 8, y: 28 }, `${id}: ${facts}`),
-        node.locks > 0 && mark !== "evicted" ? h("text", { class: "msgl-nodelock", x: NODE_WIDE - 8, y: 28 }, `locked ${node.locks}×`) : null,
-        mark ? h("g", { class: `msgl-mark msgl-m-${mark}`, transform: `translate(${NODE_WIDE - 56} -2)` }, h("rect", { width: 52, height: 14, rx: 7 }), h("text", { x: 26, y: 10.5 }, mark)) : null));
+      const looks = mark === "evicted" ? "evicted" : node.locks > 0 ? "protected" : "evictable";
+      const key = [x, y, looks, mark, node.locks, node.used, age, node.tokens.length, node.pages.length, said].join(" ");
+      const old = this.built.get(id);
+      if (!old || old.key !== key) this.built.set(id, { key, box: nodeBox(id, node, store.texts, x, y, looks, mark, age) });
+      boxes.push(/** @type {any} */ (this.built.get(id)).box);
     }
     patch(this.svg, lines, boxes);
+    if (this.built.size > 500) this.built.clear();
   }
 }

@@ -1,25 +1,29 @@
 // @ts-check
-import { h, panel, patch, chip } from "./look.js";
+import { h, panel, patch, chip, middle } from "./look.js";
+
+const LONGEST = 600; // characters of a sentence shown: one can name thousands of pages
 
 /** What the step did, one sentence an event. */
 export class Words {
   constructor() {
     this.list = h("ol", { class: "msgl-sentences msgl-scroll", tabindex: 0, "aria-label": "what happened in this step" });
     const { el, note } = panel("words", "What happened", "", this.list);
+    this.scrolled = false;
+    this.list.addEventListener("scroll", () => (this.scrolled = true));
     this.el = el;
     this.note = note;
   }
 
   /** @param {import("./stage.js").Frame} frame */
-  draw({ entry, step, store }) {
-    this.list.style.setProperty("--rows", String(Math.max(3, Math.min(9, store.extent.words))));
+  draw({ entry, step }) {
     if (this.entry === entry && this.step === step) return;
     this.entry = entry;
     this.step = step;
     this.note.textContent = `in step ${step}`;
     const words = entry ? entry.words : [];
-    patch(this.list, words.length ? words.map((w) => h("li", null, sentence(w))) : h("li", { class: "msgl-empty" }, entry ? "Nothing that changes the books." : "The start of the record."));
-    this.list.scrollTop = 0;
+    patch(this.list, words.length ? words.map((w) => h("li", null, sentence(middle(w, LONGEST)))) : h("li", { class: "msgl-empty" }, entry ? "Nothing that changes the books." : "The start of the record."));
+    if (this.scrolled) this.list.scrollTop = 0;
+    this.scrolled = false;
   }
 }
 

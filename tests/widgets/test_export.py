@@ -1,0 +1,396 @@
+"""The browser's side: the modules as Node runs them, the bundle, and an exported page in a real Chromium."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minisgl.config import EngineConfig
+from minisgl.core import SamplingParams
+from minisgl.events.history import History
+from minisgl.events.snapshot import Snapshot
+from minisgl.events.words import count
+from minisgl.scheduler import Scheduler
+from minisgl_widgets.bundle import STATIC, bundle, order, styles
+from minisgl_widgets.export import export_html
+from tests.fakes import HashExecutor
+
+REQUIRED = bool(os.environ.get("MINISGL_REQUIRE_BROWSER"))
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def needs(program: str | None, what: str) -> str:
+    if program is None:
+        if REQUIRED:
+            pytest.fail(f"MINISGL_REQUIRE_BROWSER is set, but there is no {what} here")
+        pytest.skip(f"no {what} on this machine")
+    return program
+
+
+def node() -> str:
+    return needs(shutil.which("node"), "node")
+
+
+# -- runs to show ----------------------------------------------------------------------------------------------------
+
+
+def run(prompts: list[list[int]], max_tokens: int, every: int = 0, **settings: Any) -> History:
+    """A run's history; with ``every``, that many steps pass between two submissions."""
+    config = EngineConfig(**settings)
+    scheduler = Scheduler(config, HashExecutor(config))
+    history = History(scheduler.snapshot().to_dict())
+    scheduler.bus.on(None, history.feed)
+    for prompt in prompts:
+        scheduler.submit(prompt, SamplingParams(max_tokens=max_tokens, ignore_eos=True))
+        for _ in range(every):
+            scheduler.step()
+    while not scheduler.idle:
+        scheduler.step()
+    return history
+
+
+@pytest.fixture(scope="module")
+def oracle() -> History:
+    """The admission oracle: 64 pages of one token, five requests, the last of which has to wait."""
+    lengths = (5, 5, 4, 15, 5)
+    return run(
+        [list(range(10 * i, 10 * i + n)) for i, n in enumerate(lengths)],
+        max_tokens=8,
+        num_pages=64,
+        page_size=1,
+        max_running_requests=8,
+        max_seq_len=64,
+        prefix_cache="naive",
+    )
+
+
+@pytest.fixture(scope="module")
+def shared() -> History:
+    """Shared prefixes on pages of four tokens in a small pool: hits, splits, duplicates, evictions."""
+    system = list(range(1, 10))
+    tails = [20, 21, 22, 23, 24], [20, 21, 22, 30, 31, 32], [40] * 7, [20, 21, 22, 23, 24]
+    prompts = [system + tail for tail in tails]
+    prompts += [[50 + i for i in range(12)], [*system, 60, 61, 62], [70 + i for i in range(14)], prompts[0]]
+    pool = {"num_pages": 20, "page_size": 4, "max_running_requests": 3, "max_seq_len": 40, "prefix_cache": "radix"}
+    return run(prompts, max_tokens=6, every=2, **pool)
+
+
+TEXTS = {i: f" w{i}" for i in range(1000)} | {20: "\n", 21: " <b>", 22: "</script>", 23: "é"}
+
+
+# -- without a browser -----------------------------------------------------------------------------------------------
+
+
+def test_the_modules_pass_their_own_tests(repo_root: Path) -> None:
+    tests = sorted(str(p) for p in (repo_root / "tests" / "js").glob("*.test.mjs"))
+    assert tests
+    done = subprocess.run([node(), "--test", *tests], cwd=repo_root, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_bundle_is_one_module_in_the_order_of_its_imports(tmp_path: Path) -> None:
+    names = order()
+    assert names[-1] == "stage.js"
+    assert sorted(names) == sorted(p.name for p in STATIC.glob("*.js")), "a file that nothing imports"
+    assert names.index("look.js") < names.index("pages.js")
+    text = bundle()
+    assert not re.search(r"^import\b", text, re.MULTILINE)
+    assert re.findall(r"^export .*", text, re.MULTILINE) == ["export default () => {"]
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", ""), "nothing is loaded from anywhere"
+    module = tmp_path / "bundle.mjs"
+    module.write_text(text, "utf-8")
+    done = subprocess.run([node(), "--check", str(module)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_top_level_names_are_unique() -> None:
+    names = re.findall(r"^(?:async )?(?:const|let|class|function) (\w+)", bundle(), re.MULTILINE)
+    assert len(names) > 40
+    assert len(set(names)) == len(names), sorted({n for n in names if names.count(n) > 1})
+
+
+def test_a_circle_of_imports_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.js").write_text('import { b } from "./b.js";\n')
+    (tmp_path / "b.js").write_text('import { a } from "./a.js";\n')
+    with pytest.raises(ValueError, match=r"circle: a.js -> b.js -> a.js"):
+        order("a.js", tmp_path)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(a: str, b: str) -> float:
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_keeps_the_contrast_of_wcag_aa(dark: bool) -> None:
+    blocks = re.findall(r"\.msgl \{([^}]*--msgl-ink: #[^}]*)\}", styles())
+    assert len(blocks) == 3, "light, dark by JupyterLab, dark by the system"
+    tokens = dict(re.findall(r"--msgl-([\w-]+): (#\w+);", blocks[0])) | {"bg": "#ffffff"}
+    if dark:
+        by_lab, by_system = (dict(re.findall(r"--msgl-([\w-]+): (#\w+);", b)) for b in blocks[1:])
+        assert by_system == by_lab | {"bg": by_system["bg"]}, "the two dark blocks differ"
+        tokens |= by_system
+    tokens = {k: "#" + "".join(2 * c for c in v[1:]) if len(v) == 4 else v for k, v in tokens.items()}
+    pairs = [(f"u{i}", f"u{i}-ink") for i in range(7)] + [(k, f"{k}-ink") for k in ("evictable", "protected")]
+    pairs += [
+        (ground, text) for ground in ("bg", "soft") for text in ("ink", "muted", "good", "bad", "prefill", "decode")
+    ]
+    pairs += [("free", "ink"), ("tint", "ink"), ("bad", "bg")]
+    for ground, text in pairs:
+        assert contrast(tokens[ground], tokens[text]) >= 4.5, (ground, text, contrast(tokens[ground], tokens[text]))
+
+
+def test_the_same_record_gives_the_same_bytes(shared: History, tmp_path: Path) -> None:
+    record = shared.record(TEXTS, "A run <of> minisgl")
+    a, b = (export_html(record, tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
+    assert a == b
+    assert len(a) < 150_000
+    assert b"<title>A run &lt;of&gt; minisgl</title>" in a
+    assert b"Another" in export_html(record, str(tmp_path / "c.html"), title="Another").read_bytes()
+
+
+# -- in a browser ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        needs(None, "playwright")
+    path = needs(os.environ.get("CHROME_PATH") or next(filter(None, map(shutil.which, CHROMIUMS)), None), "chromium")
+    with sync_playwright() as play:
+        args = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        browser = play.chromium.launch(executable_path=path, args=args)
+        yield browser
+        browser.close()
+
+
+class Opened:
+    """An exported page, and what it says."""
+
+    def __init__(self, browser: Any, path: Path, fragment: str = "", **options: Any) -> None:
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        self.context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(60_000)
+        self.page.on("pageerror", lambda e: self.problems.append(str(e)))
+        self.page.on("console", lambda m: m.type in ("error", "warning") and self.problems.append(m.text))
+        self.page.on("request", lambda r: self.requests.append(r.url))
+        self.page.goto(path.as_uri() + fragment)
+        self.page.wait_for_selector("body[data-ready]")
+        self.settle()
+
+    def settle(self) -> None:
+        """Until what was asked for is drawn."""
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def scrub(self, step: int) -> None:
+        self.page.evaluate(
+            """(step) => { const range = document.querySelector(".msgl-range");
+            range.value = step; range.dispatchEvent(new Event("input")); }""",
+            step,
+        )
+        self.settle()
+
+    def press(self, *keys: str) -> int:
+        for key in keys:
+            self.page.keyboard.press(key)
+        self.settle()
+        return self.step
+
+    @property
+    def step(self) -> int:
+        return int(self.page.locator(".msgl").get_attribute("data-step"))
+
+    def data(self, selector: str) -> list[dict[str, str]]:
+        """The data attributes of every match."""
+        return self.page.eval_on_selector_all(selector, "(all) => all.map((el) => ({ ...el.dataset }))")
+
+    def text(self, selector: str) -> str:
+        return self.page.locator(selector).inner_text()
+
+    def check(self, history: History, step: int) -> None:
+        """Every number that the page shows is the one of the Python state."""
+        snap = history.at(step)
+        assert self.step == step
+        assert self.text(".msgl-number") == f"step {step} of {history.last}"
+        (strip,) = self.data(".msgl-strip")
+        for kind in ("free", "owned", "evictable", "protected"):
+            assert strip[kind] == str(snap.pages.count(kind)), (step, kind)
+        assert f"{snap.pages.count('free')} free" in self.text(".msgl-legend")
+        (lamp,) = self.data(".msgl-lamp")
+        assert lamp == {"sound": "true", "violations": "0"}
+        self._check_ledger(snap)
+        self._check_requests(snap)
+        self._check_tree(snap)
+        handoffs = [(str(x["uid"]), " ".join(map(str, s["pages"]))) for x in snap.handoffs for s in x["segments"]]
+        shown = [(x["of"], x["pages"]) for x in self.data(".msgl-hocell")]
+        assert shown == handoffs
+        words = history.steps[step - history.first - 1]["words"] if step > history.first else []
+        shown_words = self.page.locator(".msgl-sentences li:not(.msgl-empty)").all_inner_texts()
+        assert [re.sub(r"\s+", " ", w) for w in shown_words] == words
+
+    def _check_ledger(self, snap: Snapshot) -> None:
+        shown = self.data(".msgl-test")
+        assert len(shown) == len(snap.tests)
+        for row, test in zip(shown, snap.tests, strict=True):
+            assert (row["uid"], row["verdict"]) == (str(test["uid"]), test["verdict"])
+            for name in ("need", "reserved", "free", "evictable", "pending"):
+                assert row.get(name) == (None if test[name] is None else str(test[name])), name
+        for line, test in zip(self.page.locator(".msgl-verdict").all_inner_texts(), snap.tests, strict=True):
+            if test["verdict"] == "pages":
+                assert f"waits: needs {test['need']}, {test['reserved']} promised," in line
+            assert ("since step" in line) == (test["verdict"] != "admitted" and test["step"] < snap.step)
+
+    def _check_requests(self, snap: Snapshot) -> None:
+        shown = {int(row["uid"]): row for row in self.data(".msgl-request[data-uid]")}
+        assert sorted(shown) == sorted(snap.requests)
+        for uid, r in snap.requests.items():
+            row = shown[uid]
+            assert (row["status"], row["reason"]) == (r.status, r.reason)
+            numbers = (r.matched, len(r.output), len(r.pages), r.reserved, r.cached_len)
+            names = ("matched", "output", "pagesHeld", "reserved", "cachedLen")
+            assert tuple(row[name] for name in names) == tuple(map(str, numbers)), uid
+
+    def _check_tree(self, snap: Snapshot) -> None:
+        shown = {int(n["node"]): n for n in self.data(".msgl-node") if n["mark"] != "evicted"}
+        assert sorted(shown) == sorted(set(snap.tree) - {0})
+        for i, n in shown.items():
+            assert (n["locks"], n["used"]) == (str(snap.tree[i].locks), str(snap.tree[i].used))
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Any, shared: History, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    path = export_html(shared.record(TEXTS, "Shared prefixes"), tmp_path_factory.mktemp("export") / "shared run.html")
+    page = Opened(chromium, path)
+    yield page
+    page.context.close()
+
+
+def test_the_page_says_what_python_says_at_every_step_both_ways(opened: Opened, shared: History) -> None:
+    assert any(x["segments"][1]["pages"] for s in range(1, shared.last + 1) for x in shared.at(s).handoffs), (
+        "a duplicate"
+    )
+    assert any("evicted" in w for s in shared.steps for w in s["words"])
+    assert any("split" in w for s in shared.steps for w in s["words"])
+    steps = range(shared.first, shared.last + 1)
+    for step in [*steps, *reversed(steps), shared.last // 2, shared.first, shared.last, 3]:
+        opened.scrub(step)
+        opened.check(shared, step)
+    assert opened.problems == []
+    assert [url for url in opened.requests if not url.startswith(("file:", "blob:"))] == []
+
+
+def test_nothing_moves_while_scrubbing(opened: Opened, shared: History) -> None:
+    boxes = """() => [...document.querySelectorAll(".msgl-panel, .msgl-player > *, .msgl canvas")].map((el) => {
+        const { x, y, width, height } = el.getBoundingClientRect(); return [el.className, x, y, width, height]; })"""
+    opened.scrub(shared.first)
+    places = opened.page.evaluate(boxes)
+    for step in range(shared.first, shared.last + 1):
+        opened.scrub(step)
+        assert opened.page.evaluate(boxes) == places, step
+
+
+def test_keys_move_and_the_play_button_plays(opened: Opened, shared: History) -> None:
+    opened.page.locator(".msgl-range").focus()
+    assert opened.press("Home") == shared.first
+    assert opened.press("ArrowRight", "ArrowRight") == shared.first + 2
+    assert opened.press("ArrowLeft") == shared.first + 1
+    assert opened.press("Shift+ArrowRight") == shared.first + 11
+    assert opened.press("End") == shared.last
+    assert opened.press("ArrowRight") == shared.last
+    opened.page.locator(".msgl-first").click()
+    opened.page.locator(".msgl-speed").select_option("60")
+    opened.page.locator(".msgl-play").click()
+    opened.page.wait_for_selector(f".msgl[data-step='{shared.last}']")
+    opened.page.wait_for_selector(".msgl-play[aria-pressed=false]")
+    opened.page.locator(".msgl-back").click()
+    opened.settle()
+    assert opened.step == shared.last - 1
+
+
+def test_pointing_at_one_thing_marks_it_everywhere(opened: Opened, shared: History) -> None:
+    step = next(s for s in range(shared.last) if any(n.locks for n in shared.at(s).tree.values()))
+    snap = shared.at(step)
+    opened.scrub(step)
+    uid = next(u for u, r in snap.requests.items() if r.node)
+    row = opened.page.locator(f".msgl-request[data-uid='{uid}']")
+    row.hover()
+    opened.settle()
+    marked = opened.data(".msgl-hi")
+    path, node_id = set(), snap.requests[uid].node
+    while node_id > 0:
+        path.add(str(node_id))
+        node_id = snap.tree[node_id].parent
+    assert {m["node"] for m in marked if "node" in m} == path
+    assert {m["uid"] for m in marked if "uid" in m} == {str(uid)}
+    row.click()  # holds it
+    opened.page.locator("h1").hover()
+    opened.settle()
+    assert {m["node"] for m in opened.data(".msgl-hi") if "node" in m} == path
+    opened.press("Escape")
+    assert opened.data(".msgl-hi") == []
+
+
+def test_the_strip_tells_a_page_in_words(opened: Opened, shared: History) -> None:
+    step = next(s for s in range(shared.last) if shared.at(s).pages.count("owned"))
+    opened.scrub(step)
+    page = shared.at(step).pages.owner.tolist().index(max(shared.at(step).pages.owner))
+    opened.page.locator(".msgl-cells").focus()
+    opened.press(*["ArrowLeft"] * 20, *["ArrowRight"] * page)
+    assert opened.step == step, "arrows on the strip move from page to page, not from step to step"
+    assert opened.text(".msgl-tip").startswith(f"page {page}: owned by request {shared.at(step).pages.owner[page]}")
+    opened.press("Escape")
+
+
+def test_the_address_says_where_to_start(chromium: Any, oracle: History, tmp_path: Path) -> None:
+    path = export_html(oracle.record({}, "Five requests"), tmp_path / "oracle.html")
+    page = Opened(chromium, path, "#step=5&req=3", color_scheme="dark")
+    page.check(oracle, 5)
+    assert {m["uid"] for m in page.data(".msgl-request.msgl-hi")} == {"3"}
+    page.scrub(1)
+    assert "waits: needs 13, 61 promised, 64 in all" in page.text(".msgl-ledger")
+    page.page.wait_for_url("**#step=1")
+    page.page.evaluate("location.hash = '#step=9'")
+    page.page.wait_for_selector(".msgl[data-step='9']")
+    page.check(oracle, 9)
+    assert page.page.locator("h1").all_inner_texts() == ["Five requests"]
+    assert page.problems == []
+    page.context.close()
+
+
+def test_a_broken_rule_turns_the_lamp_red_and_names_the_page(chromium: Any, oracle: History, tmp_path: Path) -> None:
+    record = oracle.record({}, "Broken")
+    sentence = "page 3 belongs to request 0, whose row does not name it: leaked"
+    record["steps"] = [s | {"violations": [sentence] if s["step"] == 4 else []} for s in record["steps"]]
+    page = Opened(chromium, export_html(record, tmp_path / "broken.html"), "#step=4")
+    assert page.data(".msgl-lamp") == [{"sound": "false", "violations": "1"}]
+    assert sentence in page.text(".msgl-lamp")
+    page.scrub(5)
+    assert page.data(".msgl-lamp") == [{"sound": "true", "violations": "0"}]
+    page.context.close()
+
+
+def test_a_run_without_a_step_is_shown(chromium: Any, tmp_path: Path) -> None:
+    config = EngineConfig(num_pages=8, max_seq_len=8)
+    state = Scheduler(config, HashExecutor(config)).snapshot().to_dict()
+    page = Opened(chromium, export_html(History(state).record({}), tmp_path / "empty.html"))
+    page.check(History(state), 0)
+    assert count(8, "page") in page.text(".msgl-strip")
+    assert page.problems == []
+    page.context.close()
