@@ -7,6 +7,8 @@ VENV   ?= .venv
 PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check
 MODEL  ?= smollm2-135m
+# Downloads show how far they are, except where nobody watches.
+QUIET  := $(if $(CI),-q)
 
 # Which PyTorch: cpu, cuda, or auto (cuda if an NVIDIA GPU answers, else cpu).
 TORCH ?= auto
@@ -93,17 +95,17 @@ $(VENV)/.stamp-venv:
 
 $(VENV)/.stamp-torch: $(VENV)/.stamp-venv
 	@echo "==> Installing PyTorch, $(TORCH_BUILD) build (a few hundred MB, once)"
-	@$(PIP) install -q $(TORCH_PIP) || { \
+	@$(PIP) install $(QUIET) $(TORCH_PIP) || { \
 	  echo "minisgl: pip could not install '$(TORCH_PIP)' (its reason is above)."; \
 	  echo "         If PyTorch's index cannot be reached from here, say what to install: make TORCH_PIP=torch"; exit 1; }
 	@touch $@
 
 $(VENV)/.stamp-lab: $(VENV)/.stamp-torch pyproject.toml
 	@echo "==> Installing minisgl and JupyterLab (about a minute, once)"
-	@$(PIP) install -q -e ".[lab]" || { echo "minisgl: pip could not install the packages (its reason is above)"; exit 1; }
+	@$(PIP) install $(QUIET) -e ".[lab]" || { echo "minisgl: pip could not install the packages (its reason is above)"; exit 1; }
 	@touch $@
 
 $(VENV)/.stamp-dev: $(VENV)/.stamp-lab
 	@echo "==> Installing the test tools (once)"
-	@$(PIP) install -q -e ".[lab,dev]" || { echo "minisgl: pip could not install the packages (its reason is above)"; exit 1; }
+	@$(PIP) install $(QUIET) -e ".[lab,dev]" || { echo "minisgl: pip could not install the packages (its reason is above)"; exit 1; }
 	@touch $@

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="GNU make i
 
 
 def make(*args: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "TORCH", "TORCH_PIP")}
+    env = {
+        k: v for k, v in os.environ.items() if k not in ("CI", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "TORCH", "TORCH_PIP")
+    }
     if path is not None:
         env["PATH"] = path + os.pathsep + env["PATH"]
     command = ["make", "--no-print-directory", *args]
@@ -52,7 +54,7 @@ def test_which_torch(tmp_path: Path, args: tuple[str, ...], gpu: str, system: st
     path = program(tmp_path, "nvidia-smi", gpu)
     program(tmp_path, "uname", f"echo {system}")
     done = make("-n", "env", f"VENV={tmp_path}/venv", *args, path=path)
-    assert f"install -q {expected} ||" in done.stdout, done.stdout + done.stderr
+    assert f"install  {expected} ||" in done.stdout, done.stdout + done.stderr
 
 
 def test_an_unknown_torch_is_refused() -> None:
