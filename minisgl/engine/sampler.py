@@ -18,7 +18,8 @@ def uniform(seed: int, position: int) -> float:
     Counter-based: no generator carries state from one sample to the next, so a token depends neither on its batch nor
     on what was sampled before. The mixing function is splitmix64 (Steele, Lea & Flood 2014).
     """
-    return (_mix(_mix(seed & _MASK) ^ position) >> 11) / (1 << 53)
+    # 52 bits: the product with any float64 is then less than that float64, so a draw never ends past the last token
+    return (_mix(_mix(seed & _MASK) ^ position) >> 12) / (1 << 52)
 
 
 def _mix(x: int) -> int:
@@ -35,29 +36,33 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], seeds: Sequence[int
     Greedy rows take the argmax of the untouched logits.
     """
     tokens = logits.argmax(dim=-1)
-    drawn = [i for i, p in enumerate(params) if not p.greedy]
-    if drawn:
-        rows = torch.tensor(drawn, device=logits.device)
-        numbers = [uniform(seeds[i], positions[i]) for i in drawn]
-        tokens[rows] = _draw(logits[rows], [params[i] for i in drawn], numbers)
+    for row, p in enumerate(params):
+        if not p.greedy:
+            tokens[row] = _draw(logits[row], p, uniform(seeds[row], positions[row]))
     return tokens
 
 
-def _draw(logits: Tensor, params: Sequence[SamplingParams], numbers: Sequence[float]) -> Tensor:
-    """Inverse of the cumulative distribution over the tokens in order of probability, in float64."""
+def _draw(logits: Tensor, params: SamplingParams, number: float) -> Tensor:
+    """The token of one row, int64 without dimensions: the inverse of the cumulative distribution, in float64.
 
-    def column(values: list[float]) -> Tensor:
-        return torch.tensor(values, dtype=torch.float64, device=logits.device).unsqueeze(1)
-
-    ordered, token_ids = logits.double().sort(dim=-1, descending=True, stable=True)
-    vocab_size = logits.shape[-1]
-    ordered = ordered / column([p.temperature for p in params])
-    rank = torch.arange(vocab_size, device=logits.device)
-    ordered = ordered.masked_fill(rank >= column([p.top_k if p.top_k > 0 else vocab_size for p in params]), -torch.inf)
-    probabilities = ordered.softmax(dim=-1)
-    # a token is in the nucleus when those before it have not reached top_p yet; so the first always is
-    before = probabilities.cumsum(dim=-1) - probabilities
-    probabilities = probabilities.masked_fill(before >= column([p.top_p for p in params]), 0.0)
-    cumulative = probabilities.cumsum(dim=-1)
-    chosen = torch.searchsorted(cumulative, column(list(numbers)) * cumulative[:, -1:], right=True)
-    return token_ids.gather(1, chosen).squeeze(1)
+    Rows are drawn one by one, each by its own parameters only: what others ask for cannot even change a rounding.
+    """
+    # less the largest, so that no temperature, however small, makes an infinity of it
+    scaled = (logits.double() - logits.max()) / params.temperature
+    token_ids = torch.arange(len(logits), device=logits.device)
+    if params.top_k > 0:
+        scaled, token_ids = scaled.topk(min(params.top_k, len(scaled)))
+    probabilities = scaled.softmax(dim=0)
+    if params.top_p < 1:
+        if not probabilities.is_cuda:  # sorting a whole vocabulary takes a CPU longer than a small model's forward
+            # all tokens below this share together weigh less than 1 - top_p, so the nucleus is among the others
+            likely = probabilities > (1 - params.top_p) / len(probabilities)
+            probabilities, token_ids = probabilities[likely], token_ids[likely]
+        probabilities, order = probabilities.sort(descending=True, stable=True)
+        token_ids = token_ids[order]
+        # a token is in the nucleus when those before it have not reached top_p yet; so the first always is
+        before = probabilities.cumsum(dim=0) - probabilities
+        probabilities = probabilities.masked_fill(before >= params.top_p, 0.0)
+    cumulative = probabilities.cumsum(dim=0)
+    chosen = torch.searchsorted(cumulative, number * cumulative[-1:], right=True)
+    return token_ids[chosen].squeeze(0)

@@ -66,7 +66,7 @@ def test_a_damaged_tokenizer(tiny_folder, tmp_path):
     folder = shutil.copytree(tiny_folder("llama"), tmp_path / "model")
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "NoSuchTokenizer"}')
     (folder / "tokenizer.json").unlink()
-    with pytest.raises(ModelFormatError, match="the tokenizer in .* cannot be loaded"):
+    with pytest.raises(ModelFormatError, match=r"the tokenizer in .* cannot be loaded"):
         load_engine(folder, EngineConfig(num_pages=20, device="cpu"))
 
 

@@ -63,6 +63,41 @@ def test_frequencies_follow_the_distribution(params, wanted):
     assert chi_square < 13.3  # 4 degrees of freedom: exceeded by 1 in 100 seeds, and this seed is fixed
 
 
+@pytest.mark.parametrize("temperature", [1e-320, 1e-30, 1e-4])
+def test_a_vanishing_temperature_is_the_argmax(temperature):
+    assert draws(SamplingParams(temperature=temperature), 50) == {1: 50}
+
+
+def test_a_top_k_above_the_vocabulary_is_all_of_it():
+    assert set(draws(SamplingParams(temperature=2.0, top_k=1000))) == {0, 1, 2, 3, 4}
+
+
+def sample_at(number: float, logits: torch.Tensor, params: SamplingParams) -> int:
+    """What is drawn when the random number is ``number``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("minisgl.engine.sampler.uniform", lambda seed, position: number)
+        return int(sample(logits[None], [params], [0], [0])[0])
+
+
+def test_the_ends_of_the_interval_take_the_first_and_the_last_possible_token():
+    logits = torch.tensor([-torch.inf, 0.3, -torch.inf, 0.1, 0.2, -torch.inf])
+    for params, last in ((SamplingParams(temperature=0.9), 4), (SamplingParams(temperature=0.9, top_p=0.99), 3)):
+        assert sample_at(0.0, logits, params) == 1
+        assert sample_at(1 - 2**-52, logits, params) == last
+
+
+def test_the_nucleus_of_a_large_vocabulary_is_the_one_a_full_sort_gives():
+    logits = 3 * torch.randn(5000, generator=torch.Generator().manual_seed(3))
+    ordered, ids = logits.double().softmax(0).sort(descending=True)
+    for top_p in (0.05, 0.5, 0.9, 0.999):
+        size = int((ordered.cumsum(0) < top_p).sum()) + 1
+        found = draws(SamplingParams(temperature=1.0, top_p=top_p), 200, logits)
+        assert set(found) <= set(ids[:size].tolist())
+        # the random number just below 1 reaches the nucleus's last token
+        edge = sample_at(1 - 2**-52, logits, SamplingParams(temperature=1.0, top_p=top_p))
+        assert edge == ids[size - 1]
+
+
 def test_a_sample_does_not_depend_on_its_batch():
     logits = torch.randn(16, 200, generator=torch.Generator().manual_seed(1))
     params = [SamplingParams(temperature=0.5 + i / 8, top_k=-1 if i % 3 else 20, top_p=1 - i / 40) for i in range(16)]
