@@ -81,8 +81,8 @@ test("what a step did to the tree is read off its delta", () => {
 
 test("what becomes of a segment", () => {
   const handoff = { finished: false, replaced: [3, 4] };
-  assert.equal(fateOf(handoff, { name: "duplicate", pages: [9, 10] }), "freed; the cache's 3-4 take their place");
-  assert.equal(fateOf(handoff, { name: "tail", pages: [1] }), "the request keeps them");
+  assert.equal(fateOf(handoff, { name: "duplicate", pages: [9, 10] }), "freed for the cache's 3-4");
+  assert.equal(fateOf(handoff, { name: "tail", pages: [1] }), "the request's own");
   assert.equal(fateOf({ ...handoff, finished: true }, { name: "tail", pages: [1] }), "freed");
   assert.equal(fateOf(handoff, { name: "locked", pages: [] }), "nothing");
 });

@@ -4,10 +4,10 @@ import { h, panel, patch, chip, ranges, count } from "./look.js";
 /** What becomes of a segment's pages. @param {any} handoff @param {{name: string, pages: number[]}} segment */
 export function fateOf(handoff, { name, pages }) {
   if (!pages.length) return "nothing";
-  if (name === "locked") return handoff.finished ? "stays cached; its lock is dropped" : "stays cached; the lock moves on";
-  if (name === "duplicate") return `freed; the cache's ${ranges(handoff.replaced)} take their place`;
+  if (name === "locked") return handoff.finished ? "stays; its lock is dropped" : "stays; its lock moves on";
+  if (name === "duplicate") return `freed for the cache's ${ranges(handoff.replaced)}`;
   if (name === "inserted") return "now the cache's";
-  return handoff.finished ? "freed" : "the request keeps them";
+  return handoff.finished ? "freed" : "the request's own";
 }
 
 /** The handoffs of the last step that had any: four segments each. */
@@ -41,6 +41,6 @@ export class Handoffs {
         ? h("i", { class: `msgl-seg msgl-s-${s.name}`, style: `flex:${(s.end - s.start) / total} 1 0`, "data-pages": s.pages.join(" "), "data-of": handoff.uid }, h("b", null, ranges(s.pages))) : null)),
       h("div", { class: "msgl-hogrid" }, handoff.segments.map((/** @type {any} */ s) =>
         h("div", { class: `msgl-hocell${s.pages.length ? "" : " msgl-off"}`, "data-segment": s.name, "data-pages": s.pages.join(" "), "data-of": handoff.uid },
-          h("b", null, h("i", { class: `msgl-swatch msgl-s-${s.name}` }), s.name), h("span", null, s.pages.length ? `tokens [${s.start}, ${s.end})` : "no page"), s.pages.length ? h("span", { title: ranges(s.pages) }, `${s.pages.length === 1 ? "page" : "pages"} ${ranges(s.pages)}`) : null, h("em", null, s.pages.length ? fateOf(handoff, s) : "")))));
+          h("b", null, h("i", { class: `msgl-swatch msgl-s-${s.name}` }), s.name), h("span", null, s.pages.length ? `[${s.start}, ${s.end})` : "no page"), s.pages.length ? h("span", { title: ranges(s.pages) }, `${s.pages.length === 1 ? "page" : "pages"} ${ranges(s.pages)}`) : null, h("em", null, s.pages.length ? fateOf(handoff, s) : "")))));
   }
 }

@@ -62,7 +62,7 @@ export class Ledger {
     const yes = test.verdict === "admitted";
     const { need, free, evictable, pending, reserved } = test;
     const head = h("div", { class: "msgl-verdict" }, chip(test.uid), h("i", { "aria-hidden": "true" }, yes ? "✓" : "✕"),
-      h("span", null, verdictOf(test, step)));
+      h("span", { title: verdictOf(test, step) }, verdictOf(test, step)));
     const el = h("div", { class: "msgl-test", role: "listitem", "data-uid": test.uid, "data-verdict": test.verdict, "data-step": test.step,
       "data-need": need, "data-reserved": reserved, "data-free": free, "data-evictable": evictable, "data-pending": pending,
       "data-evictable-locked": test.evictable_locked, "data-available": before, "data-available-locked": after }, head);

@@ -27,7 +27,7 @@ export class PageStrip {
   constructor(stage) {
     this.stage = stage;
     this.cursor = 0;
-    this.width = 0;
+    this.width = this.left = 0;
     /** @type {number | null} */
     this.under = null;
     this.canvas = h("canvas", { class: "msgl-cells", tabindex: 0, role: "img" });
@@ -217,7 +217,7 @@ export class PageStrip {
       }
       if (changed.has(p) && cell >= 8) {
         const t = Math.max(4, Math.round(cell * 0.26));
-        context.fillStyle = kind === 0 ? palette.ink : kind === 1 ? palette.uids[uidLook(owner[p]).colour].ink : kind === 2 ? palette.evictableInk : palette.protectedInk;
+        context.fillStyle = kind === 0 ? palette.ink : "#000000";
         context.beginPath();
         context.moveTo(x + inner - t, y);
         context.lineTo(x + inner, y);

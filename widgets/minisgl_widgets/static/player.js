@@ -119,7 +119,11 @@ export class Player {
     say(this.number, `step ${step} of ${this.last}`);
     this.phase.dataset.phase = phase;
     say(this.phase, phase);
-    this.batch.replaceChildren(...(entry && entry.uids.length ? [`${count(entry.num_tokens, "token")} of `, ...entry.uids.slice(0, 24).map((u) => chip(u))] : []));
+    const names = entry ? entry.uids : [];
+    let room = 130; // pixels for name tags
+    const shown = names.filter((uid) => (room -= 15 + 8 * String(uid).length) > 0);
+    const more = names.length - shown.length;
+    this.batch.replaceChildren(...(names.length ? [`${count(entry?.num_tokens ?? 0, "token")} of`, ...shown.map((u) => chip(u)), more ? `+${more}` : ""] : []));
     const following = step === this.last;
     this.live.classList.toggle("msgl-on", following);
     say(this.live, following ? "● live" : "○ go live");

@@ -60,33 +60,30 @@ export function undoDelta(state, delta) {
 
 /** The steps a browser knows. One per model; every view of the model shares it and has its own `Cursor`. */
 export class RunStore {
-  constructor() {
-    /** @type {Set<(what: "load" | "tail") => void>} */
-    this.listeners = new Set();
-    this.clear();
-  }
-
-  clear() {
-    this.ready = false;
-    this.title = "";
-    /** @type {Record<string, string>} */
-    this.texts = {};
-    /** @type {Change[][]} */
-    this.deltas = [];
-    /** @type {StepEntry[]} */
-    this.steps = [];
-    this.first = 0;
-    this.numPages = 0;
-    /** Changes before delta i: what walking costs. @type {number[]} */
-    this.cost = [0];
-    /** @type {{index: number, state: any}[]} */
-    this.keyframes = [];
-    // how much room the views must keep free, so that nothing moves while scrubbing
-    /** @type {number[]} every uid that ever appears */
-    this.uids = [];
-    this.known = new Set();
-    this.extent = { tests: 0, nodes: 1, asked: 0 };
-  }
+  /** @type {Set<(what: "load" | "tail") => void>} */
+  listeners = new Set();
+  ready = false;
+  title = "";
+  /** @type {Record<string, string>} */
+  texts = {};
+  /** Grows whenever texts change: what was written with them is then written anew. */
+  edition = 0;
+  /** @type {Change[][]} */
+  deltas = [];
+  /** @type {StepEntry[]} */
+  steps = [];
+  first = 0;
+  numPages = 0;
+  /** Changes before delta i: what walking costs. */
+  cost = [0];
+  /** @type {{index: number, state: any}[]} */
+  keyframes = [];
+  // how much room the views must keep free, so that nothing moves while scrubbing
+  /** Every uid that ever appears. @type {number[]} */
+  uids = [];
+  known = new Set();
+  /** Most tests in a pass, nodes that ever were, and pages that a test asked for at most. */
+  extent = { tests: 0, nodes: 1, asked: 0 };
 
   get length() {
     return this.deltas.length;
@@ -99,8 +96,8 @@ export class RunStore {
 
   /** Replace everything. @param {RunRecord} record */
   load(record) {
-    this.clear();
     if (record.version !== 1) throw new Error(`this player reads records of version 1, not ${record.version}`);
+    Object.assign(this, new RunStore(), { listeners: this.listeners, edition: this.edition + 1 });
     const state = record.keyframe;
     this.title = record.title;
     this.texts = { ...record.texts };
@@ -120,7 +117,10 @@ export class RunStore {
   append(tail) {
     if (!this.ready || tail.first > this.length) return false;
     const known = this.length - tail.first;
-    Object.assign(this.texts, tail.texts);
+    if (tail.texts && Object.keys(tail.texts).length) {
+      Object.assign(this.texts, tail.texts);
+      this.edition++;
+    }
     if (known < tail.deltas.length) {
       this._ingest(tail.deltas.slice(known), tail.steps.slice(known));
       this._tell("tail");

@@ -38,11 +38,10 @@ export class Requests {
     this.note.append(h("span", { class: "msgl-cached" }, "tinted"), " = found in the cache");
     const from = Math.max(0, Math.floor(this.top / LINE) - 2);
     const to = Math.min(uids.length, from + Math.ceil((this.high || 8 * LINE) / LINE) + 4);
-    const said = Object.keys(store.texts).length;
     patch(this.rows, uids.slice(from, to).map((uid, i) => {
       // a row is built anew only when something in it changed
       const r = state.requests[uid];
-      const key = r ? [r.status, r.verdict, r.reason, r.output.length, r.matched, r.cached_len, r.pages.length, r.reserved, this.room, said].join(" ") : "";
+      const key = r ? [r.status, r.verdict, r.reason, r.output.length, r.matched, r.cached_len, r.pages.length, r.reserved, this.room, store.edition].join(" ") : "";
       const old = this.built.get(uid);
       if (old && old.key === key) return old.row;
       const row = this._row(uid, r, store.texts, (from + i) * LINE, this.room);

@@ -2,6 +2,21 @@
 /**
  * The stage: one player and the views it drives. An anywidget module (AFM): the default export makes one definition
  * per model, so that all views of a model share its record and nothing else.
+ *
+ * What a test, or a script, may rely on (numbers in pages unless they say otherwise):
+ *
+ *     .msgl           data-step, data-first, data-last, data-phase (prefill | decode | idle | start)
+ *     .msgl-first .msgl-back .msgl-play .msgl-forward .msgl-last .msgl-live     buttons; .msgl-range the scrub bar
+ *     .msgl-strip     data-free, data-owned, data-evictable, data-protected; .msgl-cells the canvas, .msgl-tip its text
+ *     .msgl-lamp      data-sound (true | false), data-violations
+ *     .msgl-ledger    data-tests, data-since; each .msgl-test: data-uid, data-verdict, data-step, data-need, data-reserved,
+ *                     data-free, data-evictable, data-pending, data-evictable-locked, data-available, data-available-locked
+ *     .msgl-requests  data-waiting, data-running; each .msgl-request: data-uid, data-status, data-reason, data-matched,
+ *                     data-output, data-prompt, data-cached-len (tokens), data-pages-held, data-reserved
+ *     .msgl-tree      data-nodes; each .msgl-node: data-node, data-locks, data-used, data-mark (new | split | hit | evicted)
+ *     .msgl-handoff   data-handoffs, data-since; each .msgl-ho: data-uid, data-finished; each .msgl-hocell: data-segment, data-pages
+ *     .msgl-words     li: the step's sentences
+ *     .msgl-hi        whatever belongs to what is pointed at
  */
 import { RunStore, Cursor, pageKinds, countKinds, selectionOf } from "./record.js";
 import { h, paletteOf } from "./look.js";
@@ -92,8 +107,6 @@ export class Stage {
     if (!store.ready) return this.redraw();
     const followed = !this.cursor || this.cursor.step >= this.tail;
     if (what === "load") {
-      this.requests.built.clear();
-      this.tree.built.clear();
       this.cursor = new Cursor(store, followed || !this.cursor ? store.last : this.cursor.step);
     } else if (followed && !this.player.timer) /** @type {Cursor} */ (this.cursor).moveTo(store.last);
     this.tail = store.last;

@@ -83,7 +83,7 @@ function nodeBox(id, node, texts, x, y, looks, mark, age) {
     h("title", null, `node ${id}: ${facts}, last used at tick ${node.used}\n${clipped(texts, node.tokens, 200)}`),
     h("rect", { class: "msgl-nodebox", width: NODE_WIDE, height: NODE_HIGH, rx: 4, style: looks === "evictable" ? `--age:${age.toFixed(2)}` : null }),
     h("text", { class: "msgl-nodetext", x: 8, y: 14 }, text),
-    h("text", { class: "msgl-nodefacts", x: 8, y: 28 }, `${id}: ${facts}`),
+    h("text", { class: "msgl-nodefacts", x: 8, y: 28 }, `${id}: ${count(node.tokens.length, "token")}`),
     looks === "protected" ? h("text", { class: "msgl-nodelock", x: NODE_WIDE - 8, y: 28 }, `locked ${node.locks}×`) : null,
     mark ? h("g", { class: `msgl-mark msgl-m-${mark}`, transform: `translate(${NODE_WIDE - 60} ${NODE_HIGH - 3})` },
       h("rect", { width: 52, height: 14, rx: 7 }), h("text", { x: 26, y: 10.5 }, mark)) : null);
@@ -138,7 +138,6 @@ export class Tree {
     this.svg.setAttribute("height", String(places.size > 1 ? height : 0));
     const top = this.top - 4 * TREE_ROW;
     const bottom = this.top + this.high + 4 * TREE_ROW;
-    const said = Object.keys(store.texts).length;
     const lines = [];
     const boxes = [];
     for (const [id, { row, depth, parent }] of places) {
@@ -159,7 +158,7 @@ export class Tree {
       const mark = gone.has(id) && !(id in state.nodes) ? "evicted" : marks.get(id) ?? "";
       const age = high > low ? (node.used - low) / (high - low) : 1;
       const looks = mark === "evicted" ? "evicted" : node.locks > 0 ? "protected" : "evictable";
-      const key = [x, y, looks, mark, node.locks, node.used, age, node.tokens.length, node.pages.length, said].join(" ");
+      const key = [x, y, looks, mark, node.locks, node.used, age, node.tokens.length, node.pages.length, store.edition].join(" ");
       const old = this.built.get(id);
       if (!old || old.key !== key) this.built.set(id, { key, box: nodeBox(id, node, store.texts, x, y, looks, mark, age) });
       boxes.push(/** @type {any} */ (this.built.get(id)).box);
