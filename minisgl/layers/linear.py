@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# oneDNN picks another kernel, so another order of additions, below 4 rows. Filled up to 4, a token's numbers do not
-# depend on how many tokens are computed beside it, and the extra rows cost nothing measurable.
+# oneDNN picks another kernel, so another order of additions, below 4 rows. Filled up to 4, a token's numbers did not
+# depend on how many tokens were computed beside it (measured on AVX512), and the extra rows cost nothing measurable.
 LEAST_ROWS = 4
 
 

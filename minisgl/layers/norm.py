@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class RMSNorm(nn.Module):
-    """RMSNorm (Zhang & Sennrich 2019) over the last dimension, computed in float32 like the reference models."""
+    """RMSNorm (Zhang & Sennrich 2019) over the last dimension, computed in float32 inside."""
 
     def __init__(self, size: int, eps: float) -> None:
         super().__init__()
@@ -17,5 +17,5 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape ending in ``size``; the same shape and dtype come back."""
-        normed = F.rms_norm(x.float(), self.weight.shape, eps=self.eps)
-        return self.weight * normed.to(x.dtype)
+        # the weight is applied after rounding to x's dtype, as the reference models do
+        return self.weight * F.rms_norm(x, self.weight.shape, eps=self.eps)
