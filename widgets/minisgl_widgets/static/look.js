@@ -18,13 +18,24 @@ export function h(tag, attributes, ...children) {
   return el;
 }
 
-/** Replace an element's children; the focus stays with the child of the same `data-key`.
+/** Give an element these children; those it has already stay where they are, and the focus stays with the child of the
+ * same `data-key`.
  * @param {Element} parent @param {...any} children */
 export function patch(parent, ...children) {
   const root = /** @type {Document | ShadowRoot} */ (parent.getRootNode());
   const focused = root.activeElement && parent.contains(root.activeElement) ? root.activeElement.getAttribute("data-key") : null;
-  parent.replaceChildren(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
-  if (focused !== null) {
+  let at = parent.firstChild;
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    if (child === at) at = at?.nextSibling ?? null;
+    else parent.insertBefore(child, at);
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+  if (focused !== null && !parent.contains(root.activeElement)) {
     /** @type {HTMLElement | null} */ (parent.querySelector(`[data-key="${focused}"]`))?.focus({ preventScroll: true });
   }
 }

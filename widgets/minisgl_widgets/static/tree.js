@@ -96,7 +96,10 @@ export class Tree {
     this.top = this.high = 0;
     /** @type {Map<number, {key: string, box: any}>} */
     this.built = new Map();
-    this.svg = h("svg", { class: "msgl-svg", role: "group", "aria-label": "radix tree" });
+    this.edges = h("path", { class: "msgl-edge" });
+    this.boxes = h("g");
+    this.root = h("circle", { class: "msgl-root", cx: 9, cy: 2 + NODE_HIGH / 2, r: 6 }, h("title", null, "the root"));
+    this.svg = h("svg", { class: "msgl-svg", role: "group", "aria-label": "radix tree" }, this.edges, this.root, this.boxes);
     this.box = h("div", { class: "msgl-treebox msgl-scroll" }, this.svg);
     this.empty = h("p", { class: "msgl-empty" }, "The prefix cache holds nothing at this step.");
     const { el, note } = panel("tree", "Prefix cache", "", this.box);
@@ -139,21 +142,23 @@ export class Tree {
     const top = this.top - 4 * TREE_ROW;
     const bottom = this.top + this.high + 4 * TREE_ROW;
     const lines = [];
+    /** @type {Map<number, string>} */
+    const below = new Map();
     const boxes = [];
     for (const [id, { row, depth, parent }] of places) {
       const y = row * TREE_ROW + 2;
       const up = places.get(parent);
       const upY = up ? up.row * TREE_ROW + 2 : y;
       if (y < top || upY > bottom) continue;
-      if (id === 0) {
-        if (places.size > 1) boxes.push(h("circle", { class: "msgl-root", cx: 9, cy: y + NODE_HIGH / 2, r: 6 }, h("title", null, "the root")));
-        continue;
-      }
+      if (id === 0) continue;
       const x = TREE_LEFT + (depth - 1) * LEVEL;
       const from = depth === 1 ? 15 : x - LEVEL + NODE_WIDE;
       const bend = x - 14;
-      lines.push(h("path", { class: "msgl-edge", d: `M${from} ${upY + NODE_HIGH / 2}H${bend}V${y + NODE_HIGH / 2}H${x}` }));
-      if (y > bottom) continue;
+      if (y > bottom) {
+        below.set(parent, `M${from} ${upY + NODE_HIGH / 2}H${bend}V${bottom}`); // one line for all that are out of sight
+        continue;
+      }
+      lines.push(`M${from} ${upY + NODE_HIGH / 2}H${bend}V${y + NODE_HIGH / 2}H${x}`);
       const node = nodes[id];
       const mark = gone.has(id) && !(id in state.nodes) ? "evicted" : marks.get(id) ?? "";
       const age = high > low ? (node.used - low) / (high - low) : 1;
@@ -163,7 +168,8 @@ export class Tree {
       if (!old || old.key !== key) this.built.set(id, { key, box: nodeBox(id, node, store.texts, x, y, looks, mark, age) });
       boxes.push(/** @type {any} */ (this.built.get(id)).box);
     }
-    patch(this.svg, lines, boxes);
+    this.edges.setAttribute("d", [...lines, ...below.values()].join(""));
+    patch(this.boxes, boxes);
     if (this.built.size > 500) this.built.clear();
   }
 }

@@ -1,6 +1,7 @@
 // @ts-check
 import { h, panel, patch, chip, middle } from "./look.js";
 
+const MOST = 60; // sentences shown
 const LONGEST = 600; // characters of a sentence shown: one can name thousands of pages
 
 /** What the step did, one sentence an event. */
@@ -21,7 +22,8 @@ export class Words {
     this.step = step;
     this.note.textContent = `in step ${step}`;
     const words = entry ? entry.words : [];
-    patch(this.list, words.length ? words.map((w) => h("li", null, sentence(middle(w, LONGEST)))) : h("li", { class: "msgl-empty" }, entry ? "Nothing that changes the books." : "The start of the record."));
+    patch(this.list, words.length ? words.slice(0, MOST).map((w) => h("li", null, sentence(middle(w, LONGEST)))) : h("li", { class: "msgl-empty" }, entry ? "Nothing that changes the books." : "The start of the record."),
+      words.length > MOST ? h("li", { class: "msgl-empty" }, `and ${words.length - MOST} more`) : null);
     if (this.scrolled) this.list.scrollTop = 0;
     this.scrolled = false;
   }
