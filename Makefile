@@ -48,7 +48,7 @@ lab: env model ## set everything up and open the first notebook in JupyterLab
 
 demo: env model ## the same run without a browser: prints the step table, writes demo.html
 	@echo "==> Running the demo"
-	@$(PY) -m minisgl demo --html $(DEMO_HTML)
+	@$(PY) -m minisgl_widgets.demo --html $(DEMO_HTML)
 
 test: env-dev lint check-types model ## check everything: style, types, tests, notebooks, browser
 	@echo "==> Running tests, notebooks and browser tests"

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -16,8 +17,11 @@ from minisgl.engine.memory import MemoryReport, size_pool
 from minisgl.errors import ConfigError, ModelFormatError
 from minisgl.kvcache.pool import KVPool
 from minisgl.models.config import ModelConfig
+from minisgl.models.decoder import Decoder
 from minisgl.models.hub import resolve_model
 from minisgl.models.weights import load_model
+
+_loaded: WeakValueDictionary[tuple, Decoder] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def load_engine(model: str | Path, config: EngineConfig) -> LoadedEngine:
     torch_dtype = getattr(torch, dtype)
     if config.num_pages is not None:  # a pool that cannot fit is refused before the weights are read
         size_pool(model_config, config, dtype, device)
-    decoder = load_model(model_config, folder, torch_dtype, device)
+    decoder = _shared(model_config, folder, torch_dtype, device)
     num_pages = size_pool(model_config, config, dtype, device)
     max_seq_len = config.max_seq_len or min(model_config.max_seq_len, num_pages * config.page_size)
     pool = KVPool(model_config, num_pages, config.page_size, torch_dtype, device)
@@ -86,6 +90,21 @@ def load_engine(model: str | Path, config: EngineConfig) -> LoadedEngine:
             num_pages=num_pages,
         ),
     )
+
+
+def _shared(config: ModelConfig, folder: Path, dtype: torch.dtype, device: torch.device) -> Decoder:
+    """Load a model, or take the one another engine of this process still holds: weights are read and never written.
+
+    A changed file is another model, so the files' times are part of what must be equal.
+    """
+    times = tuple(
+        sorted((f.name, f.stat().st_mtime_ns) for f in folder.iterdir() if f.suffix in (".safetensors", ".json"))
+    )
+    key = (folder.resolve(), times, dtype, device)
+    decoder = _loaded.get(key)
+    if decoder is None:
+        decoder = _loaded[key] = load_model(config, folder, dtype, device)
+    return decoder
 
 
 def _device(name: str) -> torch.device:

@@ -1,0 +1,266 @@
+"""The offline API: outputs, errors, streams, interrupts, several engines."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from minisgl import LLM, Recorder, SamplingParams
+from minisgl.errors import (
+    ConfigError,
+    EmptyPromptError,
+    EngineClosedError,
+    ModelNotFoundError,
+    PoolTooSmallError,
+    PromptTooLongError,
+    RequestError,
+    SamplingParamsError,
+    TokenOutOfVocabularyError,
+    UnknownRequestError,
+)
+from minisgl.events import BatchScheduled, RequestFinished
+from minisgl.outputs import Detokenizer, Output
+from tests.models.reference import reference_tokens
+from tests.models.tiny import EOS, VOCAB_SIZE
+
+FREE = SamplingParams(max_tokens=6, ignore_eos=True)
+
+
+@pytest.fixture
+def folder(tiny_folder):
+    return tiny_folder("llama")
+
+
+@pytest.fixture
+def llm(folder):
+    with LLM(folder, device="cpu", num_pages=64, max_seq_len=48, max_running_requests=4, check=True) as llm:
+        yield llm
+
+
+def sound(llm):
+    llm.check_integrity()
+    c = llm.snapshot().counters
+    return llm.idle and c["owned_pages"] == c["reserved_pages"] == c["protected_pages"] == c["running"] == 0
+
+
+class TestGenerate:
+    def test_texts_and_token_lists_in_order(self, llm, folder):
+        tokens = llm.encode("hello there")
+        outs = llm.generate(["hello there", [5, 6, 7], tokens], FREE)
+        want = reference_tokens(folder, tokens, 6)
+        assert [o.token_ids for o in outs] == [want, reference_tokens(folder, [5, 6, 7], 6), want]
+        assert outs[0].prompt_token_ids == tokens and outs[0].text == llm.decode(want)
+        assert [o.finish_reason for o in outs] == ["length"] * 3 and sound(llm)
+
+    def test_one_prompt_gives_one_output(self, llm):
+        assert isinstance(llm.generate("hi", FREE), Output)
+        assert isinstance(llm.generate([5, 6], FREE), Output)
+        assert llm.generate([], FREE) == []
+
+    def test_params_each(self, llm):
+        outs = llm.generate([[5, 6]] * 2, [FREE, SamplingParams(max_tokens=3, ignore_eos=True)])
+        assert outs[1].token_ids == outs[0].token_ids[:3]
+        with pytest.raises(SamplingParamsError, match="2 prompts and 1 SamplingParams"):
+            llm.generate([[5, 6]] * 2, [FREE])
+
+    def test_max_tokens_defaults_to_16(self, llm):
+        assert SamplingParams().max_tokens == 16
+
+    def test_the_second_time_is_cached(self, llm):
+        prompt = list(range(5, 25))
+        first, second = llm.generate(prompt, FREE), llm.generate(prompt, FREE)
+        assert (first.cached_tokens, second.cached_tokens) == (0, 19)
+        assert first.token_ids == second.token_ids
+
+    def test_end_token_stops_and_is_kept(self, llm, folder):
+        prompt = next(
+            [p, q] for p in range(2, 60) for q in range(2, 60) if EOS in reference_tokens(folder, [p, q], 12)[1:]
+        )
+        want = reference_tokens(folder, prompt, 12)
+        out = llm.generate(prompt, SamplingParams(max_tokens=12))
+        assert (out.token_ids, out.finish_reason) == (want[: want.index(EOS) + 1], "stop")
+
+    def test_a_seed_gives_the_same_tokens_in_any_company(self, llm):
+        params = SamplingParams(max_tokens=8, temperature=1.0, top_p=0.95, seed=7, ignore_eos=True)
+        alone = llm.generate([5, 6, 7], params).token_ids
+        together = llm.generate([[9, 9], [5, 6, 7], [8]], [FREE, params, FREE])
+        other = llm.generate([5, 6, 7], SamplingParams(max_tokens=8, temperature=1.0, seed=8, ignore_eos=True))
+        assert together[1].token_ids == alone != other.token_ids
+
+    def test_reprs(self, llm):
+        outs = llm.generate([[5, 6], []], FREE)
+        assert repr(outs[0]).startswith("Output(uid=0, ") and "finish_reason='length'" in repr(outs[0])
+        assert "no tokens" in repr(outs[1]) and outs._repr_html_().count("<tr>") == 3
+        assert repr(llm).startswith("LLM(") and "pages=64x1, radix, float32 on cpu" in repr(llm)
+
+
+every_bad_request = pytest.mark.parametrize(
+    ("prompt", "params", "error"),
+    [
+        ([], {}, EmptyPromptError),
+        ([VOCAB_SIZE], {}, TokenOutOfVocabularyError),
+        (list(range(2, 50)), {}, PromptTooLongError),
+        ([5], {"max_tokens": 0}, SamplingParamsError),
+        ([5], {"temperature": float("nan")}, SamplingParamsError),
+    ],
+)
+
+
+class TestBadInput:
+    @every_bad_request
+    def test_alone_it_raises(self, llm, prompt, params, error):
+        for call in (llm.generate, llm.submit, llm.stream):
+            with pytest.raises(error):
+                call(prompt, SamplingParams(**params))
+        assert llm.run_until_idle() == 1  # which announces the refusals
+        assert sound(llm)
+
+    @every_bad_request
+    def test_in_a_list_it_fails_alone(self, llm, folder, prompt, params, error):
+        outs = llm.generate([[5, 6], prompt, [7]], [FREE, SamplingParams(**params), FREE])
+        assert isinstance(outs[1].error, error) and outs[1].finish_reason == "error" and outs[1].token_ids == []
+        assert [outs[0].token_ids, outs[2].token_ids] == [reference_tokens(folder, p, 6) for p in ([5, 6], [7])]
+
+    def test_more_than_the_pool(self, folder):
+        llm = LLM(folder, device="cpu", page_size=4, num_pages=2, max_seq_len=48)
+        with llm, pytest.raises(PoolTooSmallError, match="need 3 pages of 4 and the pool has 2"):
+            llm.generate(list(range(2, 10)), SamplingParams(max_tokens=4))
+
+    def test_unknown_model_and_settings(self, folder, tmp_path):
+        with pytest.raises(ModelNotFoundError):
+            LLM(tmp_path / "nothing")
+        with pytest.raises(ConfigError, match="num_pages=1: must be an integer of at least 2"):
+            LLM(folder, num_pages=1)
+        with pytest.raises(ConfigError, match="unknown setting pages; the settings are num_pages"):
+            LLM(folder, pages=8)
+
+    def test_after_close(self, folder):
+        llm = LLM(folder, device="cpu", num_pages=8)
+        llm.close()
+        with pytest.raises(EngineClosedError):
+            llm.generate("hi")
+
+
+class TestByHand:
+    def test_submit_step_output(self, llm, folder):
+        uid = llm.submit([5, 6], FREE)
+        assert llm.output(uid).finish_reason is None and not llm.idle
+        event = llm.step()
+        assert (event.step, event.phase, event.uids) == (1, "prefill", (uid,))
+        assert llm.run_until_idle() == 5 and llm.step() is None and llm.idle
+        assert llm.output(uid).token_ids == reference_tokens(folder, [5, 6], 6)
+
+    def test_abort(self, llm):
+        uid = llm.submit([5, 6], FREE)
+        llm.step()
+        llm.abort(uid)
+        llm.run_until_idle()
+        assert llm.output(uid).finish_reason == "abort" and sound(llm)
+
+    @pytest.mark.parametrize("call", ["abort", "output"])
+    def test_unknown_uid(self, llm, call):
+        with pytest.raises(UnknownRequestError, match="no request"):
+            getattr(llm, call)(99)
+
+    def test_generate_finishes_beside_what_was_submitted(self, llm, folder):
+        uid = llm.submit([5, 6], SamplingParams(max_tokens=12, ignore_eos=True))
+        assert llm.generate([7], FREE).token_ids == reference_tokens(folder, [7], 6)
+        llm.run_until_idle()
+        assert llm.output(uid).token_ids == reference_tokens(folder, [5, 6], 12)
+
+
+class TestStream:
+    def test_pieces_join_to_the_text(self, llm):
+        whole = llm.generate("hello", FREE)
+        pieces = list(llm.stream("hello", FREE))
+        assert "".join(map(str, pieces)) == whole.text
+        assert [t for p in pieces for t in p.token_ids] == whole.token_ids
+        assert [p.finish_reason for p in pieces][-1] == "length" and sound(llm)
+
+    def test_leaving_the_loop_aborts(self, llm):
+        with Recorder(llm) as rec:
+            stream = llm.stream("hello", SamplingParams(max_tokens=30, ignore_eos=True))
+            next(stream)
+            stream.close()
+        assert [e.reason for e in rec.trace.of(RequestFinished)] == ["abort"] and sound(llm)
+
+    def test_a_character_is_never_cut(self):
+        """Each byte of a character may be a token of its own."""
+        raw = "aé漢😀b".encode()
+        detokenizer, said, tokens = Detokenizer(lambda ids: bytes(ids).decode(errors="replace")), [], []
+        for i, byte in enumerate(raw):
+            tokens.append(byte)
+            said.append(detokenizer.next(tokens, last=i == len(raw) - 1))
+        assert [s for s in said if s] == ["a", "é", "漢", "😀", "b"]
+
+    def test_an_incomplete_end_is_still_said(self):
+        detokenizer = Detokenizer(lambda ids: bytes(ids).decode(errors="replace"))
+        assert detokenizer.next(list("é".encode()[:1]), last=True) == "\ufffd"
+
+
+class TestChat:
+    def test_uses_the_models_template(self, llm):
+        out = llm.chat([{"role": "user", "content": "hi"}], FREE)
+        assert llm.decode(out.prompt_token_ids) == "user: hi\n"
+
+    def test_without_a_template(self, llm):
+        llm.tokenizer.chat_template = None
+        with pytest.raises(RequestError, match="no chat template"):
+            llm.chat([{"role": "user", "content": "hi"}])
+
+
+class TestInterrupt:
+    def test_every_page_comes_back_and_the_next_call_is_right(self, llm, folder):
+        """Ctrl-C in the middle of a forward: the step ends, the call's requests are aborted, then it is raised."""
+        calls = []
+
+        def interrupt(event):
+            calls.append(event)
+            if len(calls) == 3:
+                signal.raise_signal(signal.SIGINT)
+
+        with llm.on(BatchScheduled, interrupt), pytest.raises(KeyboardInterrupt):
+            llm.generate([[5, 6, 7], [8, 9]], SamplingParams(max_tokens=30, ignore_eos=True))
+        assert len(calls) == 3 and sound(llm)
+        assert llm.generate([5, 6, 7], FREE).token_ids == reference_tokens(folder, [5, 6, 7], 6)
+
+    def test_a_step_by_hand_is_not_cut(self, llm):
+        uid = llm.submit([5, 6], FREE)
+        with llm.on(BatchScheduled, lambda e: signal.raise_signal(signal.SIGINT)), pytest.raises(KeyboardInterrupt):
+            llm.step()
+        assert llm.output(uid).token_ids != []
+        llm.run_until_idle()
+        assert sound(llm)
+
+
+class TestCompany:
+    def test_engines_of_one_model_share_its_weights(self, llm, folder):
+        with LLM(folder, device="cpu", num_pages=16, page_size=4) as second:
+            assert second.scheduler.executor.model is llm.scheduler.executor.model
+            assert second.generate([5, 6], FREE).token_ids == llm.generate([5, 6], FREE).token_ids
+
+    def test_two_engines_in_one_process(self, llm, folder, tiny_folder):
+        other = tiny_folder("qwen3")
+        with LLM(other, device="cpu", num_pages=64, page_size=4, check=True) as second:
+            a, b = llm.submit([5, 6], FREE), second.submit([5, 6], FREE)
+            while llm.step() or second.step():
+                pass
+            second.run_until_idle()
+            assert llm.output(a).token_ids == reference_tokens(folder, [5, 6], 6)
+            assert second.output(b).token_ids == reference_tokens(other, [5, 6], 6)
+
+    def test_several_threads_on_one_engine(self, llm, folder):
+        prompts = [[5 + i, 6] for i in range(6)]
+        results: dict[int, list[int]] = {}
+
+        def work(i):
+            results[i] = llm.generate(prompts[i], FREE, progress=False).token_ids
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(60)
+        assert [results[i] for i in range(6)] == [reference_tokens(folder, p, 6) for p in prompts] and sound(llm)
