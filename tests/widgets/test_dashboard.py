@@ -233,6 +233,20 @@ def test_running_the_cell_again_replaces_the_dashboard() -> None:
     assert second._thread.alive and other._thread.alive
 
 
+def test_a_dashboard_may_open_in_the_middle_of_a_run() -> None:
+    llm = FakeLLM(page_size=2)
+    for prompt in ORACLE:
+        llm.submit(prompt, ORACLE_PARAMS)
+    for _ in range(5):
+        llm.step()
+    dash = make(llm)
+    assert dash.history.first == 5 and "step=5, " in repr(dash)
+    dash.step()
+    assert dash.at(6).differences(llm.snapshot()) == []
+    end = dash.run()
+    assert end.differences(llm.snapshot()) == [] and not dash.history.steps[-1]["violations"]
+
+
 def test_close_leaves_nothing_behind() -> None:
     from ipywidgets.widgets.widget import _instances
 

@@ -158,7 +158,8 @@ def test_all_of_them_are_plain_and_repeat(step: int) -> None:
     assert repr(shown) == repr(view(RADIX.at(step), "all", TEXTS))
     html = shown._repr_html_()
     assert html == view(RADIX.at(step), "all", TEXTS)._repr_html_()
-    assert not re.search(r"<script|<style|style=|class=|\bon\w+=", html)
+    assert set(re.findall(r' style="(.*?)"', html)) <= {"text-align:left"}
+    assert not re.search(r"<script|<style|class=|\bon\w+=", html)
     assert len(html) < 30_000
     for name in VIEWS:
         assert repr(view(RADIX.at(step), name, TEXTS)) in repr(shown)
@@ -168,6 +169,22 @@ def test_texts_are_escaped() -> None:
     texts = dict.fromkeys(range(1000), "<b>&\n")
     html = view(RADIX.at(9), "all", texts)._repr_html_()
     assert "<b>&\n" not in html and "&lt;b&gt;&amp;⏎" in html
+
+
+def test_long_things_are_cut_and_say_so() -> None:
+    llm = FakeLLM(num_pages=4000, max_seq_len=1024, max_running_requests=80, check=False)
+    with Recorder(llm) as recorder:
+        llm.generate([[i, *range(100, 900)] for i in range(3)], ORACLE_PARAMS)
+        llm.generate([[i, 7] for i in range(70)], ORACLE_PARAMS)
+    trace = recorder.trace
+    snap = trace.at(trace.history.last)
+    shown = view(snap, "all", trace.texts)
+    text, html = repr(shown), shown._repr_html_()
+    assert "(23 earlier ones are left out)" in text and "(23 earlier ones are left out)" in html
+    assert re.search(r"and \d+ more nodes", text) and "more nodes" in html
+    assert len(view(trace.at(1), "all", trace.texts)._repr_html_()) < 15_000 and len(html) < 80_000
+    assert " w0 w100 w101" in repr(view(trace.at(1), "requests", trace.texts))
+    assert " … " in repr(view(trace.at(1), "requests", trace.texts))
 
 
 def test_an_unknown_view_is_named() -> None:

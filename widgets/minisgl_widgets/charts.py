@@ -104,6 +104,6 @@ def _layout(title: str, x: str, y: str) -> dict[str, Any]:
         "xaxis": {"title": {"text": x}},
         "yaxis": {"title": {"text": y}, "rangemode": "tozero"},
         "height": 320,
-        "margin": {"l": 50, "r": 10, "t": 40, "b": 60},
-        "legend": {"orientation": "h", "y": -0.25},
+        "margin": {"l": 50, "r": 10, "t": 70, "b": 60},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
     }

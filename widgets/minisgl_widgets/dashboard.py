@@ -22,6 +22,7 @@ from minisgl.events.recorder import Trace
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.types import Event, StepFinished
 from minisgl.events.words import count
+from minisgl_widgets import palette
 from minisgl_widgets.engine_thread import EngineThread
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
@@ -41,6 +42,8 @@ PROMPTS = (  # 5, 5, 4, 15 and 5 tokens for SmolLM2
     "The capital of Spain is",
 )
 SPEEDS = (1, 2, 5, 10, 20, 50)  # steps per second; the slider's top has no limit
+
+ALERT = f"color: var(--jp-error-color0, {palette.BAD}); font-weight: bold; line-height: 1.5"
 
 _open: weakref.WeakValueDictionary[int, Dashboard] = weakref.WeakValueDictionary()  # by the id of the LLM they hold
 
@@ -153,7 +156,8 @@ class Dashboard(W.VBox):
             ),
         ]
         self._status = W.HTML(layout=W.Layout(margin="0"))
-        self._error = W.HTML(layout=W.Layout(margin="0"))
+        # room for one line is kept, so that the views do not move when something is wrong
+        self._error = W.HTML(layout=W.Layout(margin="0", min_height="28px", max_height="90px", overflow="auto"))
         fields = W.VBox([self._max_tokens, self._temperature, self._ignore_eos])
         controls = W.HBox([*buttons, self._speed], layout=W.Layout(flex_flow="row wrap", align_items="center"))
         self._rows = [W.HBox([self._prompts, fields]), controls, self._status, self._error]
@@ -218,7 +222,7 @@ class Dashboard(W.VBox):
         note = f" - {self._note}" if self._note else ""
         self._status.value = f'<span role="status"><b>{state}</b>: {escape(self.summary() + note)}</span>'
         lines = "<br>".join(f"✕ {escape(line)}" for line in self.errors)
-        self._error.value = f'<div role="alert"><b>{lines}</b></div>' if lines else ""
+        self._error.value = f'<div role="alert" style="{ALERT}">{lines}</div>' if lines else ""
 
     def _failed(self, error: BaseException) -> None:
         self._failure = f"stopped by {type(error).__name__}: {error}"

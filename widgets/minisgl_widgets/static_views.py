@@ -6,12 +6,13 @@ scripts and no style sheet, and says everything in characters as well, because v
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from html import escape
 from typing import Any
 
 from minisgl.events.integrity import violations
 from minisgl.events.snapshot import Snapshot
+from minisgl.events.state import RequestState
 from minisgl.events.types import AdmissionTested, Handoff
 from minisgl.events.words import count, describe
 from minisgl.events.words import pages as page_runs
@@ -20,8 +21,10 @@ from minisgl_widgets import palette
 Texts = Mapping[int, str] | None
 
 PER_LINE = 64  # pages in one line of the strip
-MOST_PAGES = 4096  # drawn one by one; a larger pool is told in numbers
-MOST_ROWS = 50  # requests, tests, handoffs shown
+MOST_PAGES = 4096  # shown one by one; a larger pool is told in numbers
+MOST_BOXES = 1024  # of them as boxes in HTML, where each costs a hundred bytes; up to MOST_PAGES as text
+MOST_ROWS = 50  # requests, tests, handoffs, nodes: the last ones are shown
+MOST_TEXT = 160  # characters of a text or of a list of pages
 SIGNS = {"free": ".", "evictable": "+", "protected": "#"}  # an owned page shows the last digit of its request's uid
 
 
@@ -61,7 +64,7 @@ def _strip_legend(snap: Snapshot) -> str:
     owned = [f"request {uid}: {n}" for uid, n in _owned(snap)]
     return (
         f"{count_of('free')} free (.), {count_of('owned')} owned (last digit of the request)"
-        f"{' - ' + ', '.join(owned) if owned else ''}, {count_of('evictable')} cached and evictable (+), "
+        f"{' - ' + _short(', '.join(owned)) if owned else ''}, {count_of('evictable')} cached and evictable (+), "
         f"{count_of('protected')} cached and locked (#); the dummy page is page {snap.pages.dummy}"
     )
 
@@ -75,24 +78,28 @@ def _owned(snap: Snapshot) -> list[tuple[int, int]]:
     return sorted(owners.items())
 
 
+def _strip_lines(snap: Snapshot) -> list[str]:
+    signs = "".join(sign for sign, _, _ in _cells(snap))
+    return [f"{at:5d} {signs[at : at + PER_LINE]}" for at in range(0, len(signs), PER_LINE)]
+
+
 def strip_text(snap: Snapshot, texts: Texts = None) -> str:
     """One character per page, 64 a line, each line with its first page's number."""
-    lines = [f"pages after step {snap.step}"]
-    if snap.num_pages <= MOST_PAGES:
-        signs = "".join(sign for sign, _, _ in _cells(snap))
-        lines += [f"{at:5d} {signs[at : at + PER_LINE]}" for at in range(0, len(signs), PER_LINE)]
-    return "\n".join([*lines, _strip_legend(snap)])
+    shown = _strip_lines(snap) if snap.num_pages <= MOST_PAGES else []
+    return "\n".join([f"pages after step {snap.step}", *shown, _strip_legend(snap)])
 
 
 def strip_html(snap: Snapshot, texts: Texts = None) -> str:
     lines = [f"<b>Pages after step {snap.step}</b>"]
-    if snap.num_pages <= MOST_PAGES:
-        cells = _cells(snap)
-        rows = []
-        for at in range(0, len(cells), PER_LINE // 2):
-            drawn = "".join(_box(sign, fill, title) for sign, fill, title in cells[at : at + PER_LINE // 2])
-            rows.append(f"<tr><th>{at}</th>{drawn}</tr>")
+    if snap.num_pages <= MOST_BOXES:
+        cells, width = _cells(snap), PER_LINE // 2
+        rows = [
+            f"<tr><th>{at}</th>{''.join(_box(*cell) for cell in cells[at : at + width])}</tr>"
+            for at in range(0, len(cells), width)
+        ]
         lines.append(f"<table>{''.join(rows)}</table>")
+    elif snap.num_pages <= MOST_PAGES:
+        lines.append("<pre>" + "\n".join(_strip_lines(snap)) + "</pre>")
     return "\n".join([*lines, f"<p>{escape(_strip_legend(snap))}</p>"])
 
 
@@ -118,28 +125,11 @@ def tests_of(snap: Snapshot) -> list[AdmissionTested]:
     return [AdmissionTested(t=0.0, **row) for row in snap.tests]
 
 
-def _ledger_rows(snap: Snapshot) -> list[tuple]:
-    return [
-        (
-            test.uid,
-            test.verdict,
-            test.need,
-            test.reserved,
-            None if test.need is None else test.need + (test.reserved or 0),
-            test.free,
-            test.evictable,
-            test.pending,
-            test.available,
-            test.available_locked,
-            describe(test),
-        )
-        for test in tests_of(snap)
-    ]
-
-
 def _ledger_title(snap: Snapshot) -> str:
-    when = f"tests of step {snap.tests[0]['step']}" if snap.tests else "no request has been tested yet"
-    return f"admission, {when}: needs + promised must fit into free + evictable + pending, in pages"
+    if not snap.tests:
+        return "admission: no request has been tested yet"
+    rule = "needs + promised must fit into free + evictable + pending, in pages"
+    return f"admission, tests of step {snap.tests[0]['step']}{_left_out(snap.tests)}: {rule}"
 
 
 def ledger_text(snap: Snapshot, texts: Texts = None) -> str:
@@ -165,8 +155,12 @@ def _fits(asked: int, had: int | None) -> str:
 
 
 def ledger_html(snap: Snapshot, texts: Texts = None) -> str:
-    rows = _ledger_rows(snap)[-MOST_ROWS:]
-    return f"<b>{escape(_ledger_title(snap).capitalize())}</b>" + (_table(LEDGER_HEADS, rows) if rows else "")
+    rows = []
+    for t in tests_of(snap)[-MOST_ROWS:]:
+        asked = None if t.need is None else t.need + (t.reserved or 0)
+        held = (t.free, t.evictable, t.pending, t.available, t.available_locked)
+        rows.append((_Chip(t.uid), t.verdict, t.need, t.reserved, asked, *held, _Prose(describe(t))))
+    return _section(_ledger_title(snap), LEDGER_HEADS, rows)
 
 
 # -- radix tree ----------------------------------------------------------------------------------------------------
@@ -186,35 +180,36 @@ def _branches(snap: Snapshot) -> list[tuple[int, int]]:
     return found
 
 
+def _tree_title(snap: Snapshot, nodes: int) -> str:
+    pages = sum(len(n.pages) for n in snap.tree.values())
+    what = f"{count(pages, 'page')} in {count(nodes, 'node')}" if nodes else "nothing cached"
+    return f"prefix cache after step {snap.step}: {what}"
+
+
 def tree_text(snap: Snapshot, texts: Texts = None) -> str:
     """The prefix cache, one node a line, indented: the text on its edge, its pages, locks and last use."""
-    title = f"prefix cache after step {snap.step}: "
     branches = _branches(snap)
-    if not branches:
-        return title + "nothing cached"
-    lines = [
-        title + f"{count(sum(len(n.pages) for n in snap.tree.values()), 'page')} in {count(len(branches), 'node')}"
-    ]
-    for node, depth in branches:
+    lines = [_tree_title(snap, len(branches))]
+    for node, depth in branches[:MOST_ROWS]:
         n = snap.tree[node]
-        lines.append(
-            f"{'  ' * (depth + 1)}[{node}] {_said(n.tokens, texts)}  pages {page_runs(n.pages)}, "
-            f"locks {n.locks}, last used {n.used}"
-        )
+        edge = f"{'  ' * min(depth + 1, 30)}[{node}] {_said(n.tokens, texts)}"
+        lines.append(f"{edge}  pages {_pages(n.pages)}, locks {n.locks}, last used {n.used}")
+    if len(branches) > MOST_ROWS:
+        lines.append(f"  and {len(branches) - MOST_ROWS} more nodes")
     return "\n".join(lines)
 
 
 def tree_html(snap: Snapshot, texts: Texts = None) -> str:
+    rows: list[tuple] = []
     branches = _branches(snap)
-    title = f"<b>Prefix cache after step {snap.step}</b>"
-    if not branches:
-        return f"{title}<p>nothing cached</p>"
-    rows = []
-    for node, depth in branches:
+    for node, depth in branches[:MOST_ROWS]:
         n = snap.tree[node]
-        edge = "\u00a0\u00a0\u00a0\u00a0" * depth + ("└ " if depth else "") + _said(n.tokens, texts)
-        rows.append((node, edge, len(n.tokens), page_runs(n.pages), n.locks or "", n.used))
-    return title + _table(("node", "text on its edge", "tokens", "pages", "locks", "last used"), rows)
+        edge = "\u00a0\u00a0\u00a0\u00a0" * min(depth, 30) + ("└ " if depth else "") + _said(n.tokens, texts)
+        rows.append((node, _Prose(edge), len(n.tokens), _Prose(_pages(n.pages)), n.locks, n.used))
+    if len(branches) > MOST_ROWS:
+        rows.append(("", _Prose(f"and {len(branches) - MOST_ROWS} more nodes"), "", "", "", ""))
+    heads = ("node", "text on its edge", "tokens", "pages", "locks", "last used")
+    return _section(_tree_title(snap, len(branches)), heads, rows)
 
 
 # -- handoff -------------------------------------------------------------------------------------------------------
@@ -229,23 +224,16 @@ def fate_of(handoff: Handoff, segment: str) -> str:
     """What becomes of a segment's pages."""
     return {
         "locked": "stay the cache's; " + ("the lock is dropped" if handoff.finished else "the lock moves on"),
-        "duplicate": f"are freed; the cache's {page_runs(handoff.replaced)} take their place",
+        "duplicate": f"are freed; the cache's {_pages(handoff.replaced)} take their place",
         "inserted": "become the cache's",
         "tail": "are freed" if handoff.finished else "stay the request's",
     }[segment]
 
 
-def _handoff_rows(snap: Snapshot) -> list[tuple]:
-    return [
-        (h.uid, name, f"[{a}, {b})", page_runs(pages), fate_of(h, name) if pages else "")
-        for h in handoffs_of(snap)[-MOST_ROWS:]
-        for name, a, b, pages in h.segments()
-        if b > a
-    ]
-
-
 def _handoff_title(snap: Snapshot) -> str:
-    return f"handoffs of step {snap.handoffs[0]['step']}" if snap.handoffs else "handoffs: none yet"
+    if not snap.handoffs:
+        return "handoffs: none yet"
+    return f"handoffs of step {snap.handoffs[0]['step']}{_left_out(snap.handoffs)}"
 
 
 def handoff_text(snap: Snapshot, texts: Texts = None) -> str:
@@ -255,14 +243,18 @@ def handoff_text(snap: Snapshot, texts: Texts = None) -> str:
         lines.append(f"  request {h.uid} {'has ended' if h.finished else 'has its prompt computed'}: KV of [0, {h.n})")
         for name, a, b, pages in h.segments():
             if b > a:
-                lines.append(f"    {name:9s} [{a}, {b})  pages {page_runs(pages)} {fate_of(h, name)}")
+                lines.append(f"    {name:9s} [{a}, {b})  pages {_pages(pages)} {fate_of(h, name)}")
     return "\n".join(lines)
 
 
 def handoff_html(snap: Snapshot, texts: Texts = None) -> str:
-    title = f"<b>{_handoff_title(snap).capitalize()}</b>"
-    rows = _handoff_rows(snap)
-    return title + (_table(("request", "segment", "tokens", "pages", "what becomes of them"), rows) if rows else "")
+    rows = [
+        (_Chip(h.uid), _Prose(name), f"[{a}, {b})", _Prose(_pages(pages)), _Prose(fate_of(h, name) if pages else ""))
+        for h in handoffs_of(snap)[-MOST_ROWS:]
+        for name, a, b, pages in h.segments()
+        if b > a
+    ]
+    return _section(_handoff_title(snap), ("request", "segment", "tokens", "pages", "what becomes of them"), rows)
 
 
 # -- requests ------------------------------------------------------------------------------------------------------
@@ -270,9 +262,17 @@ def handoff_html(snap: Snapshot, texts: Texts = None) -> str:
 REQUEST_HEADS = ("request", "status", "prompt", "cached", "output", "KV", "row", "pages", "promised")
 
 
+def _request_title(snap: Snapshot) -> str:
+    return f"requests after step {snap.step}{_left_out(snap.requests)}" + ("" if snap.requests else ": none yet")
+
+
+def _listed(snap: Snapshot) -> list[RequestState]:
+    return list(snap.requests.values())[-MOST_ROWS:]
+
+
 def _request_rows(snap: Snapshot) -> list[tuple]:
     rows = []
-    for r in list(snap.requests.values())[-MOST_ROWS:]:
+    for r in _listed(snap):
         why = r.reason or (r.verdict if r.status == "waiting" and r.verdict != "admitted" else "")
         status = f"{r.status}: {why}" if why else r.status
         row = "" if r.row < 0 else r.row
@@ -283,11 +283,13 @@ def _request_rows(snap: Snapshot) -> list[tuple]:
 
 def requests_text(snap: Snapshot, texts: Texts = None) -> str:
     """One line per request, and its text: ``prompt | output``, the part found in the cache in [brackets]."""
-    lines = [f"requests after step {snap.step}"]
+    lines = [_request_title(snap)]
+    if not snap.requests:
+        return lines[0]
     table = [REQUEST_HEADS, *_request_rows(snap)]
     widths = [max(len(str(row[i])) for row in table) for i in range(len(REQUEST_HEADS))]
     lines += ["  " + "  ".join(str(v).rjust(w) for v, w in zip(row, widths, strict=True)) for row in table]
-    for r in list(snap.requests.values())[-MOST_ROWS:]:
+    for r in _listed(snap):
         if r.error:
             lines.append(f"  {r.uid}: {r.error}")
             continue
@@ -298,13 +300,12 @@ def requests_text(snap: Snapshot, texts: Texts = None) -> str:
 
 def requests_html(snap: Snapshot, texts: Texts = None) -> str:
     rows: list[tuple] = []
-    listed = list(snap.requests.values())[-MOST_ROWS:]
-    for r, row in zip(listed, _request_rows(snap), strict=True):
+    for r, row in zip(_listed(snap), _request_rows(snap), strict=True):
         cached = f"<u>{escape(_plain(r.prompt[: r.matched], texts))}</u>" if r.matched else ""
         prompt = _Html(cached + escape(r.error or _plain(r.prompt[r.matched :], texts)))
-        rows.append((_Chip(r.uid), *row[1:], prompt, _plain(r.output, texts)))
+        rows.append((_Chip(r.uid), _Prose(row[1]), *row[2:], prompt, _Prose(_plain(r.output, texts))))
     heads = (*REQUEST_HEADS, "prompt (underlined: found in the cache)", "output so far")
-    return f"<b>Requests after step {snap.step}</b>{_table(heads, rows)}"
+    return _section(_request_title(snap), heads, rows)
 
 
 # -- invariant lamp ------------------------------------------------------------------------------------------------
@@ -360,33 +361,67 @@ def view(snap: Snapshot, name: str = "all", texts: Texts = None) -> View:
 # -- small parts ----------------------------------------------------------------------------------------------------
 
 
-class _Html(str):
-    """Text that is HTML already."""
+class _Prose(str):
+    """Text to be read, not compared: it stands at the left of its cell."""
+
+
+class _Html(_Prose):
+    """Prose that is HTML already."""
 
 
 class _Chip(int):
     """A request's number, shown in its colour."""
 
 
-def _box(text: str, fill: str, title: str = "", tag: str = "td") -> str:
+LEFT = ' style="text-align:left"'  # notebooks put cells to the right; viewers that drop styles lose nothing
+
+
+def _box(text: str, fill: str, title: str = "") -> str:
     hint = f' title="{escape(title)}"' if title else ""
-    return f'<{tag} bgcolor="{fill}"{hint}><font color="{palette.ink(fill)}">{escape(text)}</font></{tag}>'
+    return f'<td bgcolor="{fill}"{hint}><font color="{palette.ink(fill)}">{escape(text)}</font></td>'
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    head = "".join(f"<th>{escape(h)}</th>" for h in heads)
+def _section(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A heading, and a table if it has rows."""
+    heading = f"<b>{escape(title[:1].upper() + title[1:])}</b>"
+    if not rows:
+        return f"<p>{heading}</p>"
+    prose = [isinstance(value, _Prose) for value in rows[0]]
+    head = "".join(f"<th{LEFT if left else ''}>{escape(h)}</th>" for h, left in zip(heads, prose, strict=True))
     body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+    return f"{heading}<table><tr>{head}</tr>{body}</table>"
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, _Chip):
         return _box(str(int(value)), palette.of_uid(value))
-    return f"<td>{value if isinstance(value, _Html) else escape('' if value is None else str(value))}</td>"
+    text = value if isinstance(value, _Html) else escape("" if value is None else str(value))
+    return f"<td{LEFT if isinstance(value, _Prose) else ''}>{text}</td>"
+
+
+def _left_out(rows: Sized) -> str:
+    return f" ({len(rows) - MOST_ROWS} earlier ones are left out)" if len(rows) > MOST_ROWS else ""
+
+
+def _short(text: str) -> str:
+    """A text without its middle, if it is long."""
+    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT // 2]} … {text[-MOST_TEXT // 2 :]}"
+
+
+def _pages(pages: Sequence[int]) -> str:
+    runs = page_runs(tuple(pages))
+    return runs if len(runs) <= MOST_TEXT else f"{_short(runs)} ({len(pages)} in all)"
 
 
 def _plain(tokens: Sequence[int], texts: Texts) -> str:
-    """What tokens say, in one line; ids where that is not known."""
+    """What tokens say, in one line, a long text without its middle; ids where that is not known."""
+    if len(tokens) > 2 * MOST_TEXT:  # a token is at least a character, so these are all that could be seen
+        head, tail = _joined(tokens[:MOST_TEXT], texts), _joined(tokens[-MOST_TEXT:], texts)
+        return f"{head[: MOST_TEXT // 2]} … {tail[-MOST_TEXT // 2 :]}"
+    return _short(_joined(tokens, texts))
+
+
+def _joined(tokens: Sequence[int], texts: Texts) -> str:
     if texts is None:
         return " ".join(map(str, tokens))
     return "".join(texts.get(token, f" #{token}") for token in tokens).replace("\r", "").replace("\n", "⏎")
