@@ -219,9 +219,10 @@ export class PageStrip {
         const t = Math.max(4, Math.round(cell * 0.26));
         context.fillStyle = kind === 0 ? palette.ink : "#000000";
         context.beginPath();
-        context.moveTo(x + inner - t, y);
-        context.lineTo(x + inner, y);
-        context.lineTo(x + inner, y + t);
+        const inset = cell >= 14 ? 2 : 0;
+        context.moveTo(x + inner - inset - t, y + inset);
+        context.lineTo(x + inner - inset, y + inset);
+        context.lineTo(x + inner - inset, y + inset + t);
         context.fill();
       }
     }
