@@ -22,6 +22,14 @@ def pages(numbers: ev.Ints) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or "none"
 
 
+def _pages_are(numbers: ev.Ints) -> str:
+    return f"page{'s' if len(numbers) != 1 else ''} {pages(numbers)} {'are' if len(numbers) != 1 else 'is'}"
+
+
+def _requests(uids: ev.Ints) -> str:
+    return f"request{'s' if len(uids) != 1 else ''} {', '.join(map(str, uids))}"
+
+
 def count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
@@ -35,7 +43,7 @@ def _admission(e: ev.AdmissionTested) -> str:
     if e.verdict == "budget":
         return f"{who} waits: this batch's prefill budget is used up"
     had = e.available if e.available_locked is None else e.available_locked
-    sums = f"needs {e.need}, {e.reserved} promised, {had} to be had"
+    sums = f"needs {e.need}, {e.reserved} promised, {had} in all"
     if e.verdict == "pages":
         locked = "" if e.available_locked is None else " once its matched prefix is locked"
         return f"{who} waits: {sums}{locked}"
@@ -46,20 +54,24 @@ def _handoff(e: ev.Handoff) -> str:
     parts = {name: p for name, _, _, p in e.segments()}
     said = [f"request {e.uid} offers its KV [0, {e.n}) to the cache"]
     if parts["locked"]:
-        said.append(f"pages {pages(parts['locked'])} were the cache's already")
+        said.append(f"{_pages_are(parts['locked'])} the cache's already")
     if parts["duplicate"]:
-        said.append(f"its copies {pages(parts['duplicate'])} are freed for the cache's {pages(e.replaced)}")
+        kept = f" for the cache's {pages(e.replaced)}" if e.replaced else ""
+        said.append(f"{_pages_are(parts['duplicate'])} copies of the cache's, and freed{kept}")
     if parts["inserted"]:
-        said.append(f"pages {pages(parts['inserted'])} become the cache's")
+        said.append(f"{_pages_are(parts['inserted'])} the cache's from now on")
     if parts["tail"]:
-        said.append(f"pages {pages(parts['tail'])} {'are freed' if e.finished else 'stay its own'}")
+        said.append(f"{_pages_are(parts['tail'])} {'freed' if e.finished else 'still its own'}")
     return "; ".join(said)
 
 
 def _batch(e: ev.BatchScheduled) -> str:
     spans = zip(e.uids, e.starts, e.ends, strict=True)
-    who = ", ".join(f"{u}[{a}:{b}]" if e.phase == "prefill" else str(u) for u, a, b in spans)
-    return f"{e.phase} batch {e.batch}: {count(e.num_tokens, 'token')} of requests {who}"
+    if e.phase == "prefill":
+        who = ", ".join(f"{uid}[{start}:{end}]" for uid, start, end in spans)
+    else:
+        who = ", ".join(map(str, e.uids))
+    return f"{e.phase} batch {e.batch}: {count(e.num_tokens, 'token')} of request{'s' if len(e.uids) > 1 else ''} {who}"
 
 
 _SENTENCES = {
@@ -68,9 +80,9 @@ _SENTENCES = {
     ev.AbortRequested: lambda e: f"abort of request {e.uid} is asked for",
     ev.AdmissionTested: _admission,
     ev.RequestAdmitted: lambda e: f"request {e.uid} gets row {e.row}, generation {e.generation}",
-    ev.PagesAllocated: lambda e: f"pages {pages(e.pages)} are taken for requests {', '.join(map(str, e.uids))}",
-    ev.PagesEvicted: lambda e: f"pages {pages(e.pages)} are evicted with {len(e.nodes)} of the tree's leaves",
-    ev.PagesFreed: lambda e: f"pages {pages(e.pages)} are free again",
+    ev.PagesAllocated: lambda e: f"{_pages_are(e.pages)} taken for {_requests(e.uids)}",
+    ev.PagesEvicted: lambda e: f"{_pages_are(e.pages)} evicted with {len(e.nodes)} of the tree's leaves",
+    ev.PagesFreed: lambda e: f"{_pages_are(e.pages)} free again",
     ev.NodeSplit: lambda e: (
         f"tree node {e.node} splits after {count(e.length, 'token')}; node {e.upper} is the first part"
     ),

@@ -66,9 +66,9 @@ def test_a_huge_pool_is_told_in_numbers() -> None:
 @pytest.mark.parametrize(
     ("step", "last"),
     [
-        (1, ["  request 4 waits: needs 13, 61 promised, 64 to be had", "    13 + 61 = 74 >  64 + 0 + 0 = 64"]),
-        (8, ["  request 4 waits: needs 13, 28 promised, 35 to be had", "    13 + 28 = 41 >  35 + 0 + 0 = 35"]),
-        (9, ["  request 4 is admitted: needs 13, 0 promised, 64 to be had", "    13 + 0 = 13 <= 64 + 0 + 0 = 64"]),
+        (1, ["  request 4 waits: needs 13, 61 promised, 64 in all", "    13 + 61 = 74 >  64 + 0 + 0 = 64"]),
+        (8, ["  request 4 waits: needs 13, 28 promised, 35 in all", "    13 + 28 = 41 >  35 + 0 + 0 = 35"]),
+        (9, ["  request 4 is admitted: needs 13, 0 promised, 64 in all", "    13 + 0 = 13 <= 64 + 0 + 0 = 64"]),
     ],
 )
 def test_ledger(step: int, last: list[str]) -> None:
@@ -85,7 +85,7 @@ def test_ledger_before_and_after_the_lock() -> None:
     first, second = (recorder.trace.at(step) for step in (1, 9))
     assert "prefix locked" not in repr(view(first, "ledger"))
     assert lines(second, "ledger")[1:] == [
-        "  request 1 is admitted: needs 9, 0 promised, 11 to be had, 5 tokens already cached",
+        "  request 1 is admitted: needs 9, 0 promised, 11 in all, 5 tokens already cached",
         "    9 + 0 = 9 <= 3 + 13 + 0 = 16",
         "    9 + 0 = 9 <= 3 + 8 + 0 = 11, prefix locked",
     ]
