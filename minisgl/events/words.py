@@ -68,7 +68,7 @@ def _handoff(e: ev.Handoff) -> str:
 def _batch(e: ev.BatchScheduled) -> str:
     spans = zip(e.uids, e.starts, e.ends, strict=True)
     if e.phase == "prefill":
-        who = ", ".join(f"{uid}[{start}:{end}]" for uid, start, end in spans)
+        who = ", ".join(f"{uid} [{start}:{end}]" for uid, start, end in spans)
     else:
         who = ", ".join(map(str, e.uids))
     return f"{e.phase} batch {e.batch}: {count(e.num_tokens, 'token')} of request{'s' if len(e.uids) > 1 else ''} {who}"
