@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.chromium import launched
 
 # No deadline: a shared core may stall an example for longer than any limit that would still mean something.
 settings.register_profile("dev", deadline=None, print_blob=True)
@@ -37,3 +40,11 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
         return made[family]
 
     return folder
+
+
+# One per module, not per session: while Playwright's loop lives, asyncio.run() of other tests would be refused.
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A headless browser, see ``tests.chromium``."""
+    with launched() as browser:
+        yield browser

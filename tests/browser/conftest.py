@@ -5,9 +5,7 @@
         page.locator(".my-widget canvas").hover(position={"x": 5, "y": 5})
         assert page.trouble() == []                              # no page errors, no request off this machine
 
-Chromium is the system's own (``apt install chromium fonts-dejavu-core``), or the one CHROME_PATH names. Without one
-these tests are skipped, unless MINISGL_REQUIRE_BROWSER is set: then that is a failure. A screenshot of every open
-page is kept in the folder MINISGL_SHOTS names, if it names one.
+A screenshot of every open page is kept in the folder MINISGL_SHOTS names, if it names one.
 """
 
 from __future__ import annotations
@@ -30,8 +28,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-MACOS_CHROME = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
 SERVER_SECONDS = 90
 RUN_ALL_MS = 120_000
 
@@ -63,20 +59,6 @@ RUN_ALL = """async limit => {
         .map(output => `${output.ename}: ${output.evalue}`);
 }"""
 SHUT_DOWN = "async () => { await window.jupyterapp?.serviceManager.sessions.shutdownAll(); }"
-
-
-def find_chromium() -> str | None:
-    named = os.environ.get("CHROME_PATH")
-    if named:
-        return named
-    found = next(filter(None, map(shutil.which, CHROMIUMS)), None)
-    return found or (str(MACOS_CHROME) if MACOS_CHROME.exists() else None)
-
-
-def skip_or_fail(reason: str) -> None:
-    if os.environ.get("MINISGL_REQUIRE_BROWSER"):
-        pytest.fail(f"MINISGL_REQUIRE_BROWSER is set, but {reason}", pytrace=False)
-    pytest.skip(reason)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -153,24 +135,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
-
-
-# One per module, not per session: while Playwright's loop lives, asyncio.run() of other tests would be refused.
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = find_chromium()
-    if path is None:
-        skip_or_fail("no Chromium was found; install it (apt install chromium fonts-dejavu-core) or set CHROME_PATH")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        skip_or_fail("playwright is not installed (pip install -e '.[lab,dev]')")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
-        yield browser
-        browser.close()
 
 
 @dataclass

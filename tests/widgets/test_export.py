@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -20,22 +19,12 @@ from minisgl.events.words import count
 from minisgl.scheduler import Scheduler
 from minisgl_widgets.bundle import STATIC, bundle, order, styles
 from minisgl_widgets.export import export_html
+from tests.chromium import skip_or_fail
 from tests.fakes import HashExecutor
-
-REQUIRED = bool(os.environ.get("MINISGL_REQUIRE_BROWSER"))
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-def needs(program: str | None, what: str) -> str:
-    if program is None:
-        if REQUIRED:
-            pytest.fail(f"MINISGL_REQUIRE_BROWSER is set, but there is no {what} here")
-        pytest.skip(f"no {what} on this machine")
-    return program
 
 
 def node() -> str:
-    return needs(shutil.which("node"), "node")
+    return shutil.which("node") or skip_or_fail("no node was found")
 
 
 # -- runs to show ----------------------------------------------------------------------------------------------------
@@ -163,20 +152,6 @@ def test_the_same_record_gives_the_same_bytes(shared: History, tmp_path: Path) -
 
 
 # -- in a browser ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        needs(None, "playwright")
-    path = needs(os.environ.get("CHROME_PATH") or next(filter(None, map(shutil.which, CHROMIUMS)), None), "chromium")
-    with sync_playwright() as play:
-        args = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        browser = play.chromium.launch(executable_path=path, args=args)
-        yield browser
-        browser.close()
 
 
 class Opened:

@@ -3,6 +3,7 @@ import { h, panel, patch, chip, clipped, middle, say, count } from "./look.js";
 
 const LINE = 26;
 const STATUS_SIGNS = { waiting: "○", prefill: "◐", running: "●", finished: "✓" };
+const STATUS_WORDS = { waiting: "waits", prefill: "prefill", running: "running", finished: "ended" };
 const HEADINGS = ["req", "status", "prompt", "output", "in", "out", "KV", "pages", "promised"];
 
 /** The request table. A request keeps its row for the whole run. */
@@ -70,14 +71,14 @@ export class Requests {
     let own = clipped(texts, r.prompt.slice(matched), room);
     hit = middle(hit, Math.max(room >> 1, room - own.length));
     own = middle(own, Math.max(4, room - hit.length));
-    const ended = r.status === "finished";
-    const why = r.status === "waiting" && r.verdict && r.verdict !== "admitted" ? `: ${r.verdict}` : ended ? `: ${r.reason}` : "";
+    const status = /** @type {"waiting"} */ (r.status);
+    const why = r.status === "waiting" && r.verdict && r.verdict !== "admitted" ? `: ${r.verdict}` : r.reason ? `: ${r.reason}` : "";
     const output = clipped(texts, r.output, 400);
     return h("div", { class: "msgl-request", role: "row", tabindex: 0, style: `top:${top}px`, "data-key": `r${uid}`, "data-uid": uid, "data-status": r.status,
       "data-reason": r.reason, "data-pages-held": r.pages.length, "data-reserved": r.reserved, "data-matched": matched, "data-output": r.output.length,
       "data-cached-len": r.cached_len, "data-prompt": r.prompt.length },
       h("span", { role: "cell" }, chip(uid)),
-      h("span", { role: "cell", class: "msgl-status" }, h("i", { "aria-hidden": "true" }, STATUS_SIGNS[/** @type {"waiting"} */ (r.status)]), ` ${ended ? "ended" : r.status}${why}`),
+      h("span", { role: "cell", class: "msgl-status" }, h("i", { "aria-hidden": "true" }, STATUS_SIGNS[status]), ` ${STATUS_WORDS[status]}${why}`),
       h("span", { role: "cell", class: "msgl-text", title: clipped(texts, r.prompt, 400) }, hit ? h("span", { class: "msgl-cached" }, hit) : null, r.error ? r.error : own),
       h("span", { role: "cell", class: "msgl-text msgl-out", title: output }, output ? middle(output, 60) : ""),
       h("span", { role: "cell", class: "msgl-num", title: `${count(r.prompt.length, "prompt token")}, ${matched} found in the cache` }, matched ? `${r.prompt.length} (${matched})` : r.prompt.length),
