@@ -62,9 +62,9 @@ class CacheManager:
         if pages is None:  # INVARIANT: what admission promised is there. free + evictable + pending >= reserved
             raise LedgerError(f"{total} pages needed, {self.free} free: admission promised more than there is")
         takers = [(r, n) for r, n in zip(requests, counts, strict=True) if n]
-        done = 0
+        slots, ps, done = self.table.slots(pages), self.page_size, 0  # of all at once: most take a single page
         for request, n in takers:
-            self.table.write_pages(request.row, request.num_pages, pages[done : done + n])
+            self.table.write_slots(request.row, request.num_pages, slots[done * ps : (done + n) * ps])
             request.num_pages += n
             self.reserve(request, -n)
             done += n

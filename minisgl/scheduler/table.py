@@ -41,15 +41,24 @@ class TableManager:
         assert row not in self._free, f"row {row} is free already"
         heapq.heappush(self._free, row)
 
-    def write_pages(self, row: int, first: int, pages: Sequence[int]) -> None:
-        """Let the row's pages from ``first`` on be these: here now, on the device before the next forward."""
-        if not pages:
-            return
+    def slots(self, pages: Sequence[int]) -> np.ndarray:
+        """The slots of whole pages in a row, int32 ``[len(pages) * page_size]``."""
         starts = np.asarray(pages, dtype=np.int32) * self.page_size
-        slots = (starts[:, None] + self._offsets).ravel()
+        return (starts[:, None] + self._offsets).ravel()
+
+    def write_slots(self, row: int, first: int, slots: np.ndarray) -> None:
+        """Let the row from page ``first`` on be these slots: here now, on the device before the next forward.
+
+        The slots are kept until then: nobody may change them.
+        """
         start = first * self.page_size
         self.page_table[row, start : start + len(slots)] = slots
         self._slot_writes.append((row, start, slots))
+
+    def write_pages(self, row: int, first: int, pages: Sequence[int]) -> None:
+        """``write_slots``, by pages."""
+        if pages:
+            self.write_slots(row, first, self.slots(pages))
 
     def write_tokens(self, row: int, tokens: np.ndarray) -> None:
         """Queue a prompt for the device's token pool."""
