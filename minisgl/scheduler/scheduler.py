@@ -7,22 +7,12 @@ what computes is behind ``Executor``.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
 
 from minisgl.config import EngineConfig
 from minisgl.core import Batch, Request, SamplingParams, pages_for
-from minisgl.errors import (
-    EmptyPromptError,
-    LedgerError,
-    PoolTooSmallError,
-    PromptTooLongError,
-    RequestError,
-    TokenOutOfVocabularyError,
-    UnknownRequestError,
-)
+from minisgl.errors import LedgerError
 from minisgl.events import types as ev
 from minisgl.events.bus import EventBus, Subscription
 from minisgl.events.fold import Fold
@@ -30,6 +20,7 @@ from minisgl.events.integrity import violations
 from minisgl.events.snapshot import Snapshot
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.executor import Executor
+from minisgl.scheduler.inbox import Abort, Inbox, Refusal
 from minisgl.scheduler.ledgers import ledger_state
 from minisgl.scheduler.prefill import PrefillManager
 from minisgl.scheduler.table import TableManager
@@ -55,20 +46,15 @@ class Scheduler:
         assert config.num_pages is not None and config.max_seq_len is not None
         self.config = config
         self.executor = executor
-        self.vocab_size = vocab_size
-        self.stop_tokens = tuple(stop_tokens)
-        self.max_seq_len: int = config.max_seq_len
         self.bus = EventBus(executor.now)
         self.table = TableManager(config.max_running_requests, config.max_seq_len, config.page_size, config.num_pages)
         self.cache = CacheManager(config, self.table, self.bus)
         self.prefill = PrefillManager(config.max_prefill_tokens, self.table, self.cache, self.bus)
         self.running: dict[int, Request] = {}
         self.steps = 0  # whole steps so far
-        self.requests: dict[int, Request] = {}  # submitted and not finished
-        self._next_uid = 0
-        self._submitting = threading.Lock()
+        self.requests: dict[int, Request] = {}  # arrived and not finished
+        self.inbox = Inbox(config, vocab_size, stop_tokens, executor.now)
         self._next_batch = itertools.count(1)
-        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._in_flight: deque[tuple[Batch, list[Request]]] = deque()
         self._failure: Exception | None = None
         self._check: Fold | None = None
@@ -80,76 +66,11 @@ class Scheduler:
 
     def submit(self, prompt: Sequence[int], params: SamplingParams, client_id: str | None = None) -> Request:
         """Queue a prompt; it takes effect in the next step. Raises a RequestError if it could never be served."""
-        with self._submitting:
-            uid = self._next_uid
-            self._next_uid += 1
-        submitted = self.executor.now()
-        prompt = [int(token) for token in prompt]
-        try:
-            params.validate()
-            max_tokens = self._admissible(prompt, params)
-        except RequestError as error:
-            error.uid = uid
-            kind, message = type(error).__name__, str(error)
-            self._inbox.put(
-                lambda: self.bus.emit(
-                    ev.RequestRejected,
-                    uid=uid,
-                    prompt_len=len(prompt),
-                    error=kind,
-                    message=message,
-                    submitted=submitted,
-                    client_id=client_id,
-                )
-            )
-            raise
-        request = Request(
-            uid=uid,
-            prompt_len=len(prompt),
-            token_ids=prompt,
-            params=params,
-            max_tokens=max_tokens,
-            seed=params.seed if params.seed is not None else self.config.seed * 1_000_003 + uid,
-            stop_tokens=frozenset(params.stop_token_ids + (() if params.ignore_eos else self.stop_tokens)),
-            client_id=client_id,
-            submitted=submitted,
-        )
-        self.requests[uid] = request
-        self._inbox.put(lambda: self._arrive(request))
-        return request
-
-    def _admissible(self, prompt: Sequence[int], params: SamplingParams) -> int:
-        """``max_tokens`` clamped to what fits, or the reason why nothing does."""
-        n, longest, vocab = len(prompt), self.max_seq_len, self.vocab_size
-        if n == 0:
-            raise EmptyPromptError("the prompt has no tokens; give at least one")
-        for position, token in enumerate(prompt):
-            if token < 0 or (vocab is not None and token >= vocab):
-                known = "0 and above" if vocab is None else f"0 to {vocab - 1}"
-                raise TokenOutOfVocabularyError(f"token {token} at position {position}: the vocabulary is {known}")
-        if n >= longest:
-            raise PromptTooLongError(
-                f"the prompt has {n} tokens and max_seq_len is {longest}, which must also hold what is generated; "
-                f"shorten it to {longest - 1} or raise max_seq_len"
-            )
-        max_tokens = min(params.max_tokens, longest - n)
-        ps, pool = self.config.page_size, self.cache.num_pages
-        need = pages_for(n + max_tokens, ps)
-        if need > pool:
-            raise PoolTooSmallError(
-                f"{n} prompt tokens and max_tokens={max_tokens} need {need} pages of {ps} and the pool has {pool}; "
-                f"lower max_tokens, shorten the prompt or raise num_pages"
-            )
-        return max_tokens
+        return self.inbox.submit(prompt, params, client_id)
 
     def abort(self, uid: int) -> None:
         """End a request in the next step; nothing happens if it has ended. UnknownRequestError if it never was."""
-        if uid not in self.requests:
-            if not 0 <= uid < self._next_uid:
-                raise UnknownRequestError(f"no request has uid {uid}")
-            return
-        submitted = self.executor.now()
-        self._inbox.put(lambda: self._abort(uid, submitted))
+        self.inbox.abort(uid)
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
@@ -181,21 +102,23 @@ class Scheduler:
     @property
     def idle(self) -> bool:
         """Nothing submitted that has not ended, nothing left to announce."""
-        return not self.requests and self._inbox.empty() and not self._in_flight
+        return not self.requests and self.inbox.empty and not self._in_flight
 
     def _receive(self) -> bool:
         received = False
-        while True:
-            try:
-                take_effect = self._inbox.get_nowait()
-            except Empty:
-                break
-            take_effect()
+        for message in self.inbox.take():
             received = True
+            if isinstance(message, Request):
+                self._arrive(message)
+            elif isinstance(message, Refusal):
+                self._refuse(message)
+            else:
+                self._abort(message)
         self.cache.free_gathered()
         return received
 
     def _arrive(self, request: Request) -> None:
+        self.requests[request.uid] = request
         self.prefill.add(request)
         if self.bus:
             self.bus.emit(
@@ -210,9 +133,20 @@ class Scheduler:
                 client_id=request.client_id,
             )
 
-    def _abort(self, uid: int, submitted: float) -> None:
-        self.bus.emit(ev.AbortRequested, uid=uid, submitted=submitted)
-        request = self.requests.get(uid)
+    def _refuse(self, refusal: Refusal) -> None:
+        self.bus.emit(
+            ev.RequestRejected,
+            uid=refusal.uid,
+            prompt_len=refusal.prompt_len,
+            error=type(refusal.error).__name__,
+            message=str(refusal.error),
+            submitted=refusal.submitted,
+            client_id=refusal.client_id,
+        )
+
+    def _abort(self, abort: Abort) -> None:
+        self.bus.emit(ev.AbortRequested, uid=abort.uid, submitted=abort.submitted)
+        request = self.requests.get(abort.uid)
         if request is not None:
             self._finish(request, "abort", request.cached_len)
 

@@ -111,7 +111,8 @@ every_bad_request = pytest.mark.parametrize(
 class TestBadInput:
     @every_bad_request
     def test_alone_it_raises(self, llm, prompt, params, error):
-        for call in (llm.generate, llm.submit, llm.stream):
+        calls = [llm.submit, llm.stream] + [llm.generate] * bool(prompt)  # generate([]) asks for nothing
+        for call in calls:
             with pytest.raises(error):
                 call(prompt, SamplingParams(**params))
         assert llm.run_until_idle() == 1  # which announces the refusals

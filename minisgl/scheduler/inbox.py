@@ -1,0 +1,124 @@
+"""Inbox: what comes from outside, on any thread, until the next step takes it in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from minisgl.config import EngineConfig
+from minisgl.core import Request, SamplingParams, pages_for
+from minisgl.errors import (
+    EmptyPromptError,
+    PoolTooSmallError,
+    PromptTooLongError,
+    RequestError,
+    TokenOutOfVocabularyError,
+    UnknownRequestError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A prompt that can never be served, still to be announced."""
+
+    uid: int
+    prompt_len: int
+    error: RequestError
+    submitted: float  # seconds since start
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    uid: int
+    submitted: float  # seconds since start
+
+
+class Inbox:
+    """Gives uids (never twice), refuses at once what can never be served, and keeps the rest in order."""
+
+    def __init__(
+        self, config: EngineConfig, vocab_size: int | None, stop_tokens: Sequence[int], clock: Callable[[], float]
+    ) -> None:
+        assert config.num_pages is not None and config.max_seq_len is not None
+        self.config = config
+        self.num_pages: int = config.num_pages
+        self.max_seq_len: int = config.max_seq_len
+        self.vocab_size = vocab_size
+        self.stop_tokens = tuple(stop_tokens)
+        self._clock = clock
+        self._next_uid = 0
+        self._lock = threading.Lock()
+        self._messages: SimpleQueue[Request | Refusal | Abort] = SimpleQueue()
+
+    @property
+    def empty(self) -> bool:
+        return self._messages.empty()
+
+    def take(self) -> Iterator[Request | Refusal | Abort]:
+        """All that has come in, oldest first."""
+        while True:
+            try:
+                yield self._messages.get_nowait()
+            except Empty:
+                return
+
+    def submit(self, prompt: Sequence[int], params: SamplingParams, client_id: str | None) -> Request:
+        """Queue a prompt. Raises a RequestError, with its uid, if it could never be served."""
+        with self._lock:
+            uid = self._next_uid
+            self._next_uid += 1
+        submitted = self._clock()
+        prompt = [int(token) for token in prompt]
+        try:
+            params.validate()
+            max_tokens = self._admissible(prompt, params)
+        except RequestError as error:
+            error.uid = uid
+            self._messages.put(Refusal(uid, len(prompt), error, submitted, client_id))
+            raise
+        request = Request(
+            uid=uid,
+            prompt_len=len(prompt),
+            token_ids=prompt,
+            params=params,
+            max_tokens=max_tokens,
+            seed=params.seed if params.seed is not None else self.config.seed * 1_000_003 + uid,
+            stop_tokens=frozenset(params.stop_token_ids + (() if params.ignore_eos else self.stop_tokens)),
+            client_id=client_id,
+            submitted=submitted,
+        )
+        self._messages.put(request)
+        return request
+
+    def abort(self, uid: int) -> None:
+        """Queue an abort; it does nothing if the request has ended by then. UnknownRequestError if it never was."""
+        if not 0 <= uid < self._next_uid:
+            raise UnknownRequestError(f"no request has uid {uid}; the next new one will be {self._next_uid}")
+        self._messages.put(Abort(uid, self._clock()))
+
+    def _admissible(self, prompt: Sequence[int], params: SamplingParams) -> int:
+        """``max_tokens`` clamped to what fits, or the reason why nothing does."""
+        n, longest, vocab = len(prompt), self.max_seq_len, self.vocab_size
+        if n == 0:
+            raise EmptyPromptError("the prompt has no tokens; give at least one")
+        for position, token in enumerate(prompt):
+            if token < 0 or (vocab is not None and token >= vocab):
+                known = "0 and above" if vocab is None else f"0 to {vocab - 1}"
+                raise TokenOutOfVocabularyError(f"token {token} at position {position}: the vocabulary is {known}")
+        if n >= longest:
+            raise PromptTooLongError(
+                f"the prompt has {n} tokens and max_seq_len is {longest}, which must also hold what is generated; "
+                f"shorten it to {longest - 1} or raise max_seq_len"
+            )
+        max_tokens = min(params.max_tokens, longest - n)
+        ps, pool = self.config.page_size, self.num_pages
+        need = pages_for(n + max_tokens, ps)
+        if need > pool:
+            raise PoolTooSmallError(
+                f"{n} prompt tokens and max_tokens={max_tokens} need {need} pages of {ps} and the pool has {pool}; "
+                f"lower max_tokens, shorten the prompt or raise num_pages"
+            )
+        return max_tokens
