@@ -38,6 +38,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        given: Any = self.stop_token_ids
+        if isinstance(given, (list, set, frozenset, range)):  # what people write; sorted, because sets have no order
+            msgspec.structs.force_setattr(self, "stop_token_ids", tuple(sorted(given)))
+
     @property
     def greedy(self) -> bool:
         return self.temperature == 0 or self.top_k == 1
@@ -50,7 +55,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             ("top_k", _is_int(self.top_k) and (self.top_k == -1 or self.top_k >= 1), "must be -1 (all) or at least 1"),
             ("top_p", _is_number(self.top_p) and 0 < self.top_p <= 1, "must be above 0 and at most 1"),
             ("seed", self.seed is None or _is_int(self.seed), "must be an integer or None"),
-            ("stop_token_ids", all(_is_int(i) for i in self.stop_token_ids), "must be token ids (integers)"),
+            ("stop_token_ids", _are_ints(self.stop_token_ids), "must be a tuple or list of token ids (integers)"),
         ):
             if not ok:
                 raise SamplingParamsError(f"{name}={getattr(self, name)!r}: {rule}")
@@ -58,6 +63,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
 def _is_int(x: Any) -> bool:
     return isinstance(x, int) and not isinstance(x, bool)
+
+
+def _are_ints(x: Any) -> bool:
+    return isinstance(x, tuple) and all(map(_is_int, x))
 
 
 def _is_number(x: Any) -> bool:

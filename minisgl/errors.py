@@ -27,6 +27,10 @@ class RequestError(MinisglError, ValueError):
     uid: int | None = None
 
 
+class PromptTypeError(RequestError):
+    """The prompt is neither a text nor a row of token ids, or holds something that is not a token id."""
+
+
 class EmptyPromptError(RequestError):
     """The prompt has no tokens."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from minisgl.events.bus import Subscription
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.types import Event, StepFinished
 from minisgl.outputs import Detokenizer, Output, Outputs, Piece
+from minisgl.prompts import listed, tokens_of
 from minisgl.scheduler import Scheduler
 
-Prompt = str | Sequence[int]
+Prompt = str | Iterable[int]
 
 
 class LLM:
@@ -43,7 +44,7 @@ class LLM:
         self.model_config = loaded.model_config
         self.tokenizer = loaded.tokenizer
         self.memory = loaded.memory
-        self.lock = threading.RLock()
+        self.lock = threading.RLock()  # held during a step; hold it to look at several things between two steps
         self._scheduler: Scheduler | None = Scheduler(
             loaded.config, loaded.executor, loaded.model_config.vocab_size, loaded.eos_token_ids
         )
@@ -53,8 +54,8 @@ class LLM:
 
     def generate(
         self,
-        prompts: Prompt | Sequence[Prompt],
-        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        prompts: Prompt | Iterable[Prompt],
+        params: SamplingParams | Iterable[SamplingParams] | None = None,
         progress: bool = True,
     ) -> Any:
         """Run prompts to their ends.
@@ -65,41 +66,47 @@ class LLM:
             progress: a bar, if it takes longer than two seconds.
 
         Returns:
-            An :class:`Output` for one prompt, :class:`Outputs` (a list, in order) for a list. In a list a prompt that
-            can never be served gives ``finish_reason="error"`` with ``.error``; a single one raises.
+            An :class:`Output` for one prompt, :class:`Outputs` (a list, in order) for a list. In a list a request that
+            was refused or failed gives ``finish_reason="error"`` with ``.error``; a single one raises.
 
         Interrupting aborts this call's requests and returns their pages; the next call works.
         """
-        one = isinstance(prompts, str) or (len(prompts) > 0 and not isinstance(prompts[0], (str, Sequence)))
-        batch: Sequence[Prompt] = [prompts] if one else prompts  # type: ignore[list-item,assignment]
-        if params is None or isinstance(params, SamplingParams):
-            params = [params or SamplingParams()] * len(batch)
-        if len(params) != len(batch):
-            raise SamplingParamsError(f"{len(batch)} prompts and {len(params)} SamplingParams: give one, or one each")
+        rows, one = listed(prompts)
+        each = [params or SamplingParams()] * len(rows) if isinstance(params, SamplingParams | None) else list(params)
+        if len(each) != len(rows) or not all(isinstance(p, SamplingParams) for p in each):
+            kinds = ", ".join(sorted({type(p).__name__ for p in each})) or "nothing"
+            raise SamplingParamsError(
+                f"{len(rows)} prompts and {len(each)} params ({kinds}): give one SamplingParams for all, or one each"
+            )
 
-        requests: list[Request] = []
-        slots: list[Request | Output] = []
-        try:
-            for prompt, p in zip(batch, params, strict=True):
-                try:
-                    request = self._submit(prompt, p)
-                    requests.append(request)
-                    slots.append(request)
-                except RequestError as error:
-                    if one:
-                        raise
-                    uid = -1 if error.uid is None else error.uid
-                    tokens = [] if isinstance(prompt, str) else list(prompt)
-                    slots.append(Output(uid, "", [], tokens, "error", error=error))
-            self._run(requests, progress)
-        finally:
-            self._abandon(requests)
-        outputs = Outputs(self._output(s) if isinstance(s, Request) else s for s in slots)
+        results: list[Request | Output] = []
+        with deferred_interrupt() as interrupted:
+            try:
+                for prompt, p in zip(rows, each, strict=True):
+                    results.append(self._tried(prompt, p))
+                self._run([r for r in results if isinstance(r, Request)], progress, interrupted)
+            finally:
+                self._abandon([r for r in results if isinstance(r, Request)])
+        outputs = Outputs(self._output(r) if isinstance(r, Request) else r for r in results)
+        if one and outputs[0].error is not None:
+            raise outputs[0].error
         return outputs[0] if one else outputs
 
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Piece]:
-        """Run one prompt and give its text as it grows. Leaving the loop aborts the request."""
-        return self._pieces(self._submit(prompt, params or SamplingParams()))
+    def _tried(self, prompt: Prompt, params: SamplingParams) -> Request | Output:
+        """The submitted request, or the output that says why it was refused."""
+        tokens: list[int] = []
+        try:
+            tokens = tokens_of(prompt, self.encode)
+            return self.scheduler.submit(tokens, params)
+        except RequestError as error:
+            return Output(-1 if error.uid is None else error.uid, "", [], tokens, "error", error=error)
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Stream:
+        """Run one prompt and give its text as it grows.
+
+        Leaving the loop aborts the request, unless you keep the stream: then ``close()`` does.
+        """
+        return Stream(self, self._submit(prompt, params or SamplingParams()))
 
     def chat(
         self,
@@ -151,8 +158,12 @@ class LLM:
     # -- watching ----------------------------------------------------------------------------------------------------
 
     def on(self, event_type: type[Event] | None, fn: Callable[[Any], object]) -> Subscription:
-        """Call ``fn(event)`` for every event of a type (None: of all). Use the result in ``with``, or close it."""
-        return self.scheduler.bus.on(event_type, fn)
+        """Call ``fn(event)`` for every event of a type (None: of all). Use the result in ``with``, or close it.
+
+        Hooks run on the thread that steps. They may submit and abort, but not step.
+        """
+        with self.lock:
+            return self.scheduler.bus.on(event_type, fn)
 
     def after_step(self, fn: Callable[[StepFinished, Callable[[], Snapshot]], None]) -> Subscription:
         """Call ``fn(StepFinished, get_snapshot)`` after every step."""
@@ -213,45 +224,28 @@ class LLM:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _submit(self, prompt: Prompt, params: SamplingParams, client_id: str | None = None) -> Request:
-        tokens = self.encode(prompt) if isinstance(prompt, str) else prompt
-        return self.scheduler.submit(tokens, params, client_id)
+        return self.scheduler.submit(tokens_of(prompt, self.encode), params, client_id)
 
-    def _run(self, requests: list[Request], progress: bool) -> None:
+    def _run(self, requests: list[Request], progress: bool, interrupted: list) -> None:
         from tqdm.auto import tqdm
 
         with tqdm(total=len(requests), desc="generate", unit="request", delay=2, disable=not progress) as bar:
-            while not all(r.finished for r in requests):
+            while not interrupted and not all(r.finished for r in requests):
                 # another thread's step may have been the one that finished them, so only both together are wrong
                 if self.step() is None and not all(r.finished for r in requests):
                     raise AssertionError(f"nothing to do, yet unfinished: {requests}")
                 bar.update(sum(r.finished for r in requests) - bar.n)
-        for request in requests:
-            if request.error:
-                raise request.error
-
-    def _pieces(self, request: Request) -> Iterator[Piece]:
-        text, done = Detokenizer(self.decode), 0
-        try:
-            while not request.finished:
-                self.step()
-                tokens = request.output_ids
-                said = text.next(tokens, last=request.finished)
-                if said or request.finished:
-                    yield Piece(said, tuple(tokens[done:]), request.finish_reason)
-                    done = len(tokens)
-            if request.error:
-                raise request.error
-        finally:
-            self._abandon([request])
 
     def _abandon(self, requests: list[Request]) -> None:
         """Abort what is unfinished of these and step until their pages are back. Not to be interrupted."""
-        if self._scheduler is None or all(r.finished for r in requests):
+        unfinished = [r for r in requests if not r.finished]
+        if self._scheduler is None or not unfinished:
             return
-        with deferred_interrupt():
-            for request in requests:
+        with deferred_interrupt(), self.lock:
+            for request in unfinished:
                 self.abort(request.uid)
-            while not all(r.finished for r in requests):
+            # inside a step (a hook, or the garbage collector that came by) the abort waits for the next one
+            while not self.scheduler.stepping and not all(r.finished for r in unfinished):
                 self.step()
 
     def _output(self, r: Request) -> Output:
@@ -266,17 +260,64 @@ class LLM:
         )
 
 
+class Stream:
+    """An iterator over the pieces of one request's text. ``close()``, or losing the last reference, aborts it."""
+
+    def __init__(self, llm: LLM, request: Request) -> None:
+        self._llm = llm
+        self._request = request
+        self._text = Detokenizer(llm.decode)
+        self._said = 0  # tokens
+        self._over = False
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> Piece:
+        request = self._request
+        while not self._over:
+            try:
+                if not request.finished:
+                    self._llm.step()
+            except BaseException:
+                self.close()
+                raise
+            tokens = request.output_ids
+            self._over = request.finished
+            if self._over and request.error:
+                raise request.error
+            text = self._text.next(tokens, last=self._over)
+            if text or self._over:
+                piece = Piece(text, tuple(tokens[self._said :]), request.finish_reason)
+                self._said = len(tokens)
+                return piece
+        raise StopIteration
+
+    def close(self) -> None:
+        """Abort what is left; its pages are back when this returns."""
+        self._over = True
+        self._llm._abandon([self._request])
+
+    __del__ = close
+
+    def __repr__(self) -> str:
+        return f"Stream({self._request})"
+
+
 @contextmanager
-def deferred_interrupt() -> Iterator[None]:
-    """Let Ctrl-C wait until the block is over: ledgers cut off in the middle of a step could not be trusted."""
+def deferred_interrupt() -> Iterator[list[tuple]]:
+    """Let Ctrl-C wait until the block is over: ledgers cut off in the middle of a step could not be trusted.
+
+    Gives the list of interrupts that wait, so that a long block can end early.
+    """
     handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield
-        return
     held: list[tuple] = []
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield held
+        return
     signal.signal(signal.SIGINT, lambda *args: held.append(args))
     try:
-        yield
+        yield held
     finally:
         signal.signal(signal.SIGINT, handler)
         if held:

@@ -50,7 +50,8 @@ class HashExecutor:
         self.token_pool = np.zeros_like(self.page_table)
         self.kv = np.full((config.num_pages + 1) * config.page_size, -1, object)
         self.batches: list[Batch] = []
-        self.fail_at: int | None = None
+        self.fail_at: int | None = None  # the number of a batch that breaks ...
+        self.fail_in = "launch"  # ... here, or in "collect"
         self._clock = 0
         self._results: deque[BatchResult] = deque()
 
@@ -60,7 +61,7 @@ class HashExecutor:
     def launch(self, batch: Batch) -> None:
         self.batches.append(batch)
         self._clock += 1
-        if batch.number == self.fail_at:
+        if batch.number == self.fail_at and self.fail_in == "launch":
             raise RuntimeError("the device is gone")
         for table, writes in ((self.token_pool, batch.token_writes), (self.page_table, batch.slot_writes)):
             for row, start, values in writes:
@@ -78,7 +79,10 @@ class HashExecutor:
         self._results.append(BatchResult(batch.number, tokens, self.now(), self.now()))
 
     def collect(self) -> BatchResult:
-        return self._results.popleft()
+        result = self._results.popleft()
+        if result.number == self.fail_at and self.fail_in == "collect":
+            raise RuntimeError("the device is gone")
+        return result
 
 
 class Run:

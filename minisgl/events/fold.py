@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from minisgl.core import pages_for
 from minisgl.events import types as ev
 from minisgl.events.state import (
     CACHE,
@@ -69,7 +68,7 @@ class Fold:
         pass  # what it does is announced by the events that follow it
 
     def _RequestFinished(self, e: ev.RequestFinished) -> None:
-        self._request(e.uid, status="finished", reason=e.reason, node=0, row=-1, pages=[], reserved=0)
+        self._request(e.uid, status="finished", reason=e.reason, error=e.error, node=0, row=-1, pages=[], reserved=0)
         for name in ("waiting", "running"):
             if e.uid in self.state[name]:
                 self._set(name, [uid for uid in self.state[name] if uid != e.uid])
@@ -109,7 +108,6 @@ class Fold:
         pages = iter(e.pages)
         for uid, count in zip(e.uids, e.counts, strict=True):
             request = self.state["requests"][uid]
-            self._request(uid, reserved=request["reserved"] - count)
             for page in (next(pages) for _ in range(count)):
                 self._set("pages", "owner", page, uid)
                 self._set("pages", "order", page, -1)
@@ -179,14 +177,8 @@ class Fold:
         columns = ("batch", "step", "phase", "uids", "starts", "ends", "samples", "num_tokens")
         self._set("batch", {name: getattr(e, name) for name in columns})
         # DESIGN 4.1: launch sets cached_len = device_len; a request that samples then gains its next token's place
-        ps = self.state["page_size"]
-        for uid, start, end, samples in zip(e.uids, e.starts, e.ends, e.samples, strict=True):
-            request = self.state["requests"][uid]
-            self._request(uid, cached_len=end, device_len=end + samples)
-            if start == request["matched"] and start < len(request["prompt"]):  # its first forward: 4.5's second rule
-                worst = len(request["prompt"]) + request["max_tokens"]
-                last = pages_for(worst, ps) - pages_for(worst - 1, ps)
-                self._request(uid, reserved=request["reserved"] - last)
+        for uid, end, samples, reserved in zip(e.uids, e.ends, e.samples, e.reserved, strict=True):
+            self._request(uid, cached_len=end, device_len=end + samples, reserved=reserved)
             if samples and uid not in self.state["running"]:
                 self._request(uid, status="running")
                 self._set("running", sorted([*self.state["running"], uid]))

@@ -9,11 +9,11 @@ from minisgl.events.state import CACHE, FREE
 
 
 def violations(state: dict) -> list[str]:
-    """The broken rules, in words; an empty list is a sound state. Costs O(pages + tree + rows).
+    """The broken rules, in words; an empty list is a sound state. Costs O(pages + tree + live requests).
 
-    One owner per page; ``free + owned + cached = num_pages``; no free page named by a live row; the tree's pages are
-    the cache's; locks equal the requests that hold them; counters equal a walk; a parent is locked as often as its
-    children together or more.
+    One owner per page; ``free + owned + cached = num_pages``; no free page named by a live row; a row begins with the
+    pages its request locks; the tree's pages are the cache's; locks equal the requests that hold them; counters equal
+    a walk; nothing is promised that could not be had.
     """
     found: list[str] = []
     owner, order = state["pages"]["owner"], state["pages"]["order"]
@@ -32,22 +32,24 @@ def violations(state: dict) -> list[str]:
             listed = "is" if order[page] >= 0 else "is not"
             found.append(f"page {page} belongs to {_name(who)} but {listed} in the free list")
 
-    for r in requests.values():
-        if r["status"] == "finished":
-            continue
+    live = [r for r in requests.values() if r["status"] != "finished"]
+    for r in live:
+        path = _path(nodes, r["node"])
+        if r["pages"][: len(path)] != path:
+            found.append(f"request {r['uid']} locks pages {path} but its row begins with {r['pages'][: len(path)]}")
         for page in r["pages"]:
             if owner[page] not in (r["uid"], CACHE):
                 found.append(f"request {r['uid']}'s row names page {page}, which belongs to {_name(owner[page])}")
         held = pages_for(r["cached_len"], state["page_size"])
         if len(r["pages"]) < held:
             found.append(f"request {r['uid']} has KV for {r['cached_len']} tokens but only {len(r['pages'])} pages")
-    live = {r["uid"]: set(r["pages"]) for r in requests.values() if r["status"] != "finished"}
+    named = {r["uid"]: set(r["pages"]) for r in live}
     for page, who in enumerate(owner):
-        if who >= 0 and page not in live.get(who, ()):
+        if who >= 0 and page not in named.get(who, ()):
             found.append(f"page {page} belongs to request {who}, whose row does not name it: leaked")
 
     holders: Counter[int] = Counter()
-    for r in requests.values():
+    for r in live:
         node = r["node"]
         while node > 0:
             holders[node] += 1
@@ -64,7 +66,7 @@ def violations(state: dict) -> list[str]:
         ("owned_pages", sum(who >= 0 for who in owner)),
         ("evictable_pages", cached[False]),
         ("protected_pages", cached[True]),
-        ("reserved_pages", sum(r["reserved"] for r in requests.values())),
+        ("reserved_pages", sum(r["reserved"] for r in live)),
         ("waiting", len(state["waiting"])),
         ("running", len(state["running"])),
     ):
@@ -73,6 +75,15 @@ def violations(state: dict) -> list[str]:
     if counters["free_pages"] + counters["evictable_pages"] + counters["pending_pages"] < counters["reserved_pages"]:
         found.append("more pages are promised than could be had")
     return found
+
+
+def _path(nodes: dict, node: int) -> list[int]:
+    """The pages from the root to a node's end."""
+    runs: list[tuple[int, ...]] = []
+    while node > 0:
+        runs.append(nodes[node]["pages"])
+        node = nodes[node]["parent"]
+    return [page for run in reversed(runs) for page in run]
 
 
 def _name(owner: int) -> str:

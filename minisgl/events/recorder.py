@@ -10,11 +10,14 @@ from typing import Any, Protocol
 from minisgl.events.bus import Subscription
 from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
+from minisgl.events.state import RequestState
 from minisgl.events.types import BatchScheduled, Event, StepFinished
 
 
 class Source(Protocol):
-    """What can be recorded: an LLM."""
+    """What can be recorded: an LLM. ``lock`` keeps its steps out while it is held."""
+
+    lock: Any
 
     def snapshot(self) -> Snapshot: ...
 
@@ -47,6 +50,11 @@ class Trace:
     @property
     def steps(self) -> list[StepFinished]:
         return [e for e in self.events if isinstance(e, StepFinished)]
+
+    @property
+    def requests(self) -> dict[int, RequestState]:
+        """Every request of the run, as it was at the end."""
+        return self.at(self.history.last).requests
 
     def of(self, *kinds: type[Event]) -> list[Any]:
         """The events of some types, in order."""
@@ -99,8 +107,9 @@ class Recorder:
         """Begin afresh: a keyframe from the ledgers, then every event."""
         self.stop()
         self.events = []
-        self._keyframe = self.source.snapshot().to_dict()
-        self._subscription = self.source.on(None, self.events.append)
+        with self.source.lock:  # no step may fall between the keyframe and the first event
+            self._keyframe = self.source.snapshot().to_dict()
+            self._subscription = self.source.on(None, self.events.append)
         return self
 
     def stop(self) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -45,8 +47,24 @@ class Pages:
 class Tree(dict[int, NodeState]):
     """The radix tree: node id -> NodeState; node 0 is the root."""
 
-    def children(self, node: int) -> list[int]:
-        return [i for i, n in self.items() if n.parent == node]
+    MOST = 200  # nodes that are printed
+
+    def children(self) -> dict[int, list[int]]:
+        """Node -> its children, by id."""
+        below: dict[int, list[int]] = {i: [] for i in self}
+        for i in sorted(self):
+            if i:
+                below[self[i].parent].append(i)
+        return below
+
+    def walk(self) -> Iterator[tuple[int, int]]:
+        """``(node, depth)`` in reading order, the root left out, its children at 0. No recursion: trees can be deep."""
+        below = self.children()
+        stack = [(i, 0) for i in reversed(below[0])]
+        while stack:
+            node, depth = stack.pop()
+            yield node, depth
+            stack += [(i, depth + 1) for i in reversed(below[node])]
 
     def depth(self, node: int) -> int:
         """Tokens from the root to this node's end."""
@@ -56,17 +74,14 @@ class Tree(dict[int, NodeState]):
             node = self[node].parent
         return total
 
-    def __str__(self) -> str:
-        lines: list[str] = []
-
-        def walk(node: int, indent: int) -> None:
+    def __repr__(self) -> str:
+        lines = ["root"]
+        for node, depth in islice(self.walk(), self.MOST):
             n = self[node]
-            label = f"[{node}] {list(n.tokens)} pages {list(n.pages)} locks {n.locks} used {n.used}"
-            lines.append("  " * indent + ("root" if node == 0 else label))
-            for child in self.children(node):
-                walk(child, indent + 1)
-
-        walk(0, 0)
+            pages = f"pages {list(n.pages)} locks {n.locks} used {n.used}"
+            lines.append(f"{'  ' * (depth + 1)}[{node}] {list(n.tokens)} {pages}")
+        if len(self) - 1 > self.MOST:
+            lines.append(f"  ... and {len(self) - 1 - self.MOST} more nodes")
         return "\n".join(lines)
 
 
@@ -78,7 +93,9 @@ class Snapshot:
 
     def __getattr__(self, name: str) -> Any:
         """``step, t, num_pages, page_size, running, counters, batch, tests, handoffs`` as they stand in the state."""
-        if name.startswith("_") or name not in self._state:
+        if name.startswith("_"):  # copy and pickle ask before there is a state
+            raise AttributeError(name)
+        if name not in self._state:
             raise AttributeError(f"a Snapshot has no {name!r}; it has {', '.join(self.__dir__())}")
         return self._state[name]
 
@@ -160,12 +177,14 @@ class Snapshot:
         return f"<b>step {self.step}</b><table><tr>{head}</tr><tr>{body}</tr></table><pre>{escape(self.text())}</pre>"
 
 
-def _differences(path: tuple, a: Any, b: Any) -> Any:
+def _differences(path: tuple, a: Any, b: Any) -> Iterator[str]:
+    if a == b:
+        return
     if isinstance(a, dict) and isinstance(b, dict):
         for key in [*a, *(k for k in b if k not in a)]:
             yield from _differences((*path, key), a.get(key), b.get(key))
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             yield from _differences((*path, i), x, y)
-    elif a != b:
+    else:
         yield f"{'.'.join(map(str, path))}: {a!r}, {b!r}"

@@ -59,6 +59,7 @@ class RequestFinished(Event, frozen=True):
     uid: int
     reason: str
     num_output: int
+    error: str = ""  # what broke, for the reason "error"
 
 
 # -- admission -------------------------------------------------------------------------------------------------------
@@ -240,13 +241,15 @@ class Counters(Event, frozen=True):
 class BatchScheduled(Counters, frozen=True):
     """A batch was put together; counters are taken after its pages were allocated, before anything is processed.
 
-    Request ``uids[i]`` computes its tokens ``[starts[i], ends[i])`` and, if ``samples[i]``, draws token ``ends[i]``.
+    Request ``uids[i]`` computes its tokens ``[starts[i], ends[i])`` and, if ``samples[i]``, draws token ``ends[i]``;
+    ``reserved[i]`` pages are still promised to it.
     """
 
     batch: int
     starts: Ints
     ends: Ints
     samples: tuple[bool, ...]
+    reserved: Ints
 
 
 class ForwardStarted(Event, frozen=True):
@@ -271,10 +274,15 @@ class TokensSampled(Event, frozen=True):
 
 
 class StepFinished(Counters, frozen=True):
-    """The step is over; counters are taken after processing. ``launched``/``processed`` are batch numbers or None."""
+    """The step is over; counters are taken after processing.
+
+    ``launched`` and ``processed`` are batch numbers or None; ``uids`` and ``phase`` are those of the batch launched (of
+    the one processed, if none was), ``processed_uids`` those of the batch processed.
+    """
 
     launched: int | None
     processed: int | None
+    processed_uids: Ints
 
 
 EVENT_TYPES: tuple[type[Event], ...] = (

@@ -90,6 +90,6 @@ _SENTENCES = {
     ev.BatchScheduled: _batch,
     ev.TokensSampled: lambda e: f"{count(len(e.tokens), 'token')} sampled" if e.tokens else "",
     ev.Handoff: _handoff,
-    ev.RequestFinished: lambda e: f"request {e.uid} ends ({e.reason}) with {count(e.num_output, 'token')}",
+    ev.RequestFinished: lambda e: f"request {e.uid} ends ({e.error or e.reason}) with {count(e.num_output, 'token')}",
     ev.RowReleased: lambda e: f"row {e.row} is free again",
 }

@@ -44,6 +44,10 @@ class CacheManager:
         """The worst case of a request, on top of ``matched`` cached tokens."""
         return pages_for(request.prompt_len + request.max_tokens, self.page_size) - matched // self.page_size
 
+    def fits(self, need: int) -> bool:
+        """Could ``need`` more pages be promised now?"""
+        return need + self.reserved <= self.free + self.prefix.evictable
+
     def reserve(self, request: Request, pages: int) -> None:
         """Promise ``pages`` more to a request (fewer, if negative)."""
         request.reserved += pages

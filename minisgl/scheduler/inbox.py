@@ -71,7 +71,6 @@ class Inbox:
             uid = self._next_uid
             self._next_uid += 1
         submitted = self._clock()
-        prompt = [int(token) for token in prompt]
         try:
             params.validate()
             max_tokens = self._admissible(prompt, params)
@@ -82,7 +81,7 @@ class Inbox:
         request = Request(
             uid=uid,
             prompt_len=len(prompt),
-            token_ids=prompt,
+            token_ids=list(prompt),
             params=params,
             max_tokens=max_tokens,
             seed=params.seed if params.seed is not None else self.config.seed * 1_000_003 + uid,

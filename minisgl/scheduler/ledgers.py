@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minisgl.core import Request
-from minisgl.events.state import CACHE, COUNTERS, FREE, RequestState, RowState, entry, initial_state
+from minisgl.events.state import CACHE, FREE, RequestState, RowState, entry, initial_state
 
 if TYPE_CHECKING:
     from minisgl.scheduler.scheduler import Scheduler
@@ -42,8 +42,7 @@ def ledger_state(s: Scheduler) -> dict:
     state["requests"] |= {r.uid: _request(r, []) for r in s.prefill.waiting}
     state["waiting"] = [r.uid for r in s.prefill.waiting]
     state["running"] = sorted(s.running)
-    counters = s._counters(None)
-    state["counters"] = {name: counters[name] for name in COUNTERS}
+    state["counters"] = s.counters()
     return state
 
 

@@ -87,11 +87,11 @@ class PrefillManager:
                 "reserved": cache.reserved,
             }
             verdict = "pages"
-            if need + cache.reserved <= cache.free + prefix.evictable:
+            if cache.fits(need):
                 handle = prefix.match(prompt, request.uid)
                 prefix.lock(handle, request.uid)
                 terms |= {"evictable_locked": prefix.evictable}
-                if need + cache.reserved <= cache.free + prefix.evictable:
+                if cache.fits(need):
                     verdict = "admitted"
                 else:
                     prefix.unlock(handle, request.uid)

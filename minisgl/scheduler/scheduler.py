@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from minisgl.config import EngineConfig
 from minisgl.core import Batch, Request, SamplingParams, pages_for
@@ -56,7 +57,7 @@ class Scheduler:
         self.inbox = Inbox(config, vocab_size, stop_tokens, executor.now)
         self._next_batch = itertools.count(1)
         self._in_flight: deque[tuple[Batch, list[Request]]] = deque()
-        self._failure: Exception | None = None
+        self.stepping = False
         self._check: Fold | None = None
         if config.check:
             self._check = Fold(self.snapshot().to_dict())
@@ -75,7 +76,19 @@ class Scheduler:
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def step(self) -> ev.StepFinished | None:
-        """One iteration. None when there was nothing to receive, launch or process."""
+        """One iteration. None when there was nothing to receive, launch or process.
+
+        A forward that fails ends its own requests (``finish_reason`` "error", ``error``); the step goes on.
+        """
+        if self.stepping:
+            raise RuntimeError("this engine is in the middle of a step: a hook may submit and abort, but not step")
+        self.stepping = True
+        try:
+            return self._step()
+        finally:
+            self.stepping = False
+
+    def _step(self) -> ev.StepFinished | None:
         self.bus.step = self.steps + 1
         received = self._receive()
         launched = self._launch()
@@ -83,20 +96,18 @@ class Scheduler:
         if not (received or launched or processed):
             return None
         self.steps += 1
-        batch = launched or processed
         event = ev.StepFinished(
             step=self.steps,
             t=self.executor.now(),
             launched=launched.number if launched else None,
             processed=processed.number if processed else None,
-            **self._counters(batch),
+            processed_uids=processed.uids if processed else (),
+            **_columns(launched or processed),
+            **self.counters(),
         )
         self.bus.deliver(event)
         if self._check:
             self.check_integrity()
-        if self._failure:
-            failure, self._failure = self._failure, None
-            raise failure
         return event
 
     @property
@@ -195,28 +206,35 @@ class Scheduler:
                 starts=batch.starts,
                 ends=batch.ends,
                 samples=batch.samples,
-                **self._counters(batch),
+                reserved=tuple(r.reserved for r in requests),
+                **_columns(batch),
+                **self.counters(),
             )
             self.bus.emit(ev.ForwardStarted, batch=batch.number)
         try:
             self.executor.launch(batch)
         except Exception as failure:
-            self._fail(failure)
+            self._in_flight.pop()
+            self.table.put_back(slot_writes, token_writes)  # other requests' rows wait for some of them
+            self._fail(batch, requests, failure)
         return batch
 
-    def _fail(self, failure: Exception) -> None:
+    def _fail(self, batch: Batch, requests: list[Request], failure: Exception) -> None:
         """The forward broke: its requests end with an error, without the KV it should have made; the engine goes on."""
-        batch, requests = self._in_flight.pop()
         for request, start in zip(requests, batch.starts, strict=True):
-            request.error = failure
-            self._finish(request, "error", start)
+            if not request.finished:
+                request.error = failure
+                self._finish(request, "error", start)
         self.cache.free_gathered()
-        self._failure = failure
 
     def _process(self) -> Batch:
         """Read the oldest batch in flight: append its tokens, end requests, hand KV over, free pages."""
         batch, requests = self._in_flight.popleft()
-        result = self.executor.collect()
+        try:
+            result = self.executor.collect()
+        except Exception as failure:
+            self._fail(batch, requests, failure)
+            return batch
         assert result.number == batch.number, (result.number, batch.number)
         if self.bus:
             self.bus.emit(ev.ForwardFinished, batch=batch.number, started=result.started, finished=result.finished)
@@ -269,17 +287,15 @@ class Scheduler:
                 uid=request.uid,
                 reason=reason,
                 num_output=len(request.token_ids) - request.prompt_len,
+                error="" if request.error is None else f"{type(request.error).__name__}: {request.error}",
             )
 
     # -- looking in --------------------------------------------------------------------------------------------------
 
-    def _counters(self, batch: Batch | None) -> dict:
-        """The fields of ``events.Counters``, as of now."""
+    def counters(self) -> dict[str, Any]:
+        """The counters of ``events.Counters``, as of now: requests, and pages."""
         prefix = self.cache.prefix
         return {
-            "phase": batch.phase if batch else "idle",
-            "uids": batch.uids if batch else (),
-            "num_tokens": batch.num_tokens if batch else 0,
             "waiting": len(self.prefill.waiting),
             "running": len(self.running),
             "free_pages": self.cache.free,
@@ -302,7 +318,11 @@ class Scheduler:
         """Raise LedgerError naming every broken rule. With ``check=True`` the events' fold must agree as well."""
         live = self.snapshot()
         found = violations(live.to_dict())
-        for request in [*self.running.values(), *([self.prefill.chunked] if self.prefill.chunked else [])]:
+        seated = [*self.running.values(), *([self.prefill.chunked] if self.prefill.chunked else [])]
+        rows = sorted([*self.table.free_rows, *(r.row for r in seated)])
+        if rows != list(range(self.config.max_running_requests)):
+            found.append(f"free rows {sorted(self.table.free_rows)} and rows in use do not add up: {rows}")
+        for request in seated:
             for position in self.table.misplaced(request.row, request.num_pages):
                 found.append(f"row {request.row} of request {request.uid}: token {position} is out of its page's order")
         if self._check:
@@ -310,3 +330,16 @@ class Scheduler:
             found += [f"events and ledgers differ at {d}" for d in folded.differences(live)]
         if found:
             raise LedgerError(f"after step {self.steps}: " + "; ".join(found))
+
+    def __repr__(self) -> str:
+        return (
+            f"Scheduler(steps={self.steps}, waiting={len(self.prefill.waiting)}, running={len(self.running)}, "
+            f"{self.cache})"
+        )
+
+
+def _columns(batch: Batch | None) -> dict:
+    """The fields of ``events.Counters`` that speak of the step's batch."""
+    if batch is None:
+        return {"phase": "idle", "uids": (), "num_tokens": 0}
+    return {"phase": batch.phase, "uids": batch.uids, "num_tokens": batch.num_tokens}

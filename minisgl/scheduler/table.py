@@ -22,24 +22,24 @@ class TableManager:
         width = pages_for(max_seq_len, page_size) * page_size
         self.page_table = np.full((num_rows + 1, width), num_pages * page_size, dtype=np.int32)
         self.generations = [0] * num_rows  # how often each row was handed out; only grows
-        self._free = list(range(num_rows))  # a heap: the lowest row first keeps pictures calm
+        self.free_rows = list(range(num_rows))  # a heap: the lowest row first keeps pictures calm
         self._offsets = np.arange(page_size, dtype=np.int32)
         self._slot_writes: list[tuple[int, int, np.ndarray]] = []
         self._token_writes: list[tuple[int, int, np.ndarray]] = []
 
     @property
     def num_free(self) -> int:
-        return len(self._free)
+        return len(self.free_rows)
 
     def allocate(self) -> tuple[int, int]:
         """A free row and its new generation."""
-        row = heapq.heappop(self._free)
+        row = heapq.heappop(self.free_rows)
         self.generations[row] += 1
         return row, self.generations[row]
 
     def free(self, row: int) -> None:
-        assert row not in self._free, f"row {row} is free already"
-        heapq.heappush(self._free, row)
+        assert row not in self.free_rows, f"row {row} is free already"
+        heapq.heappush(self.free_rows, row)
 
     def slots(self, pages: Sequence[int]) -> np.ndarray:
         """The slots of whole pages in a row, int32 ``[len(pages) * page_size]``."""
@@ -69,6 +69,11 @@ class TableManager:
         writes = self._slot_writes, self._token_writes
         self._slot_writes, self._token_writes = [], []
         return writes
+
+    def put_back(self, slot_writes: list, token_writes: list) -> None:
+        """Queue writes again, before newer ones: the batch that took them never reached the device."""
+        self._slot_writes[:0] = slot_writes
+        self._token_writes[:0] = token_writes
 
     def pages(self, row: int, count: int) -> list[int]:
         """The row's first ``count`` pages, read from its slots. A copy: safe to keep while the row changes."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
+from contextlib import nullcontext
 
 import pytest
 
 from minisgl.errors import LedgerError, TraceError
-from minisgl.events import EVENT_TYPES, AdmissionTested, History, Snapshot, StepFinished, describe
+from minisgl.events import EVENT_TYPES, AdmissionTested, History, Snapshot, StepFinished, describe, types
 from minisgl.events.fold import Fold
 from minisgl.events.integrity import violations
 from minisgl.events.recorder import Recorder
@@ -28,15 +30,20 @@ def run():
 
 
 class TestBus:
-    def test_no_event_is_made_when_nobody_listens(self, monkeypatch):
-        quiet = Run(record=False, check=False)
+    @pytest.mark.parametrize("listening", [False, True])
+    def test_no_event_is_made_when_nobody_listens(self, monkeypatch, listening):
+        run = Run(record=False, check=False)
         made = []
-        for cls in EVENT_TYPES:
+        for cls in EVENT_TYPES:  # emit makes them through the name its caller gives, so that is what is counted
             if cls is not StepFinished:
-                monkeypatch.setattr(cls, "__init__", lambda *a, **k: made.append(a), raising=False)
-        quiet.submit([1, 2, 3], 4)
-        quiet.drain()
-        assert not quiet.scheduler.bus and made == []
+                monkeypatch.setattr(types, cls.__name__, _counting(cls, made))
+        if listening:
+            for cls in EVENT_TYPES:
+                counted = getattr(types, cls.__name__)
+                run.scheduler.bus._listeners[counted] = (lambda e: None,)
+        run.submit([1, 2, 3], 4)
+        run.drain()
+        assert bool(made) is bool(run.scheduler.bus) is listening
 
     def test_one_type_and_its_end(self, run):
         seen = []
@@ -66,6 +73,14 @@ class TestBus:
     def test_unknown_type(self, run):
         with pytest.raises(TypeError, match="is not an event type; the event types are RequestArrived"):
             run.scheduler.bus.on(int, print)
+
+
+def _counting(cls, made):
+    def make(**fields):
+        made.append(cls)
+        return cls(**fields)
+
+    return make
 
 
 class TestHistory:
@@ -157,6 +172,19 @@ class TestSnapshot:
         assert snap.tree.depth(max(snap.tree)) > 0 and "root" in snap.text()
         assert "step 1" in snap._repr_html_()
 
+    @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
+    def test_copies(self, run, copied):
+        run.scheduler.step()
+        snap = run.history.at(1)
+        assert copied(snap) == snap and copied(snap).pages.count("free") == snap.pages.count("free")
+
+    def test_a_deep_or_wide_tree_is_printed_short(self):
+        state = initial_state(4, 1, 1)
+        for i in range(1, 3000):
+            state["nodes"][i] = {"parent": i - 1 if i < 2000 else 0, "tokens": (i,), "pages": (), "locks": 0, "used": i}
+        tree = Snapshot(state).tree
+        assert len(list(tree.walk())) == 2999 and repr(tree).endswith("... and 2799 more nodes")
+
     def test_unknown_names_say_what_there_is(self):
         snap = Snapshot(initial_state(4, 1, 1))
         with pytest.raises(AttributeError, match="it has batch, counters"):
@@ -181,6 +209,7 @@ BREAKS = {
     "which belongs to nobody": lambda s: s["requests"][0]["pages"].append(s["pages"]["owner"].index(-1)),
     "tokens but only": lambda s: s["requests"][0]["pages"].clear(),
     "whose row does not name it": lambda s: s["requests"][0]["pages"].pop(),
+    "locks pages": lambda s: s["requests"][0].update(pages=s["requests"][0]["pages"][::-1]),
     "locks but": lambda s: s["nodes"][1].update(locks=7),
     "free_pages says": lambda s: s["counters"].update(free_pages=99),
     "reserved_pages says": lambda s: s["requests"][0].update(reserved=99),
@@ -210,6 +239,13 @@ def test_the_engines_own_check_sees_a_stale_row(run):
         run.scheduler.check_integrity()
 
 
+def test_the_engines_own_check_sees_a_lost_row(run):
+    run.scheduler.step()
+    run.scheduler.table.free_rows.pop()
+    with pytest.raises(LedgerError, match="rows in use do not add up"):
+        run.scheduler.check_integrity()
+
+
 def test_the_engines_own_check_sees_an_event_that_was_not_sent(run):
     run.scheduler.step()
     run.scheduler.cache.reserve(run.scheduler.running[0], 1)
@@ -221,6 +257,7 @@ class Source:
     """The part of an LLM that a Recorder needs."""
 
     def __init__(self, run):
+        self.lock = nullcontext()
         self.snapshot = run.scheduler.snapshot
         self.on = run.scheduler.bus.on
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 
+import numpy as np
 import pytest
+import torch
 
 from minisgl import LLM, Recorder, SamplingParams
 from minisgl.errors import (
@@ -15,12 +17,13 @@ from minisgl.errors import (
     ModelNotFoundError,
     PoolTooSmallError,
     PromptTooLongError,
+    PromptTypeError,
     RequestError,
     SamplingParamsError,
     TokenOutOfVocabularyError,
     UnknownRequestError,
 )
-from minisgl.events import BatchScheduled, RequestFinished
+from minisgl.events import AbortRequested, BatchScheduled, RequestFinished
 from minisgl.outputs import Detokenizer, Output
 from tests.models.reference import reference_tokens
 from tests.models.tiny import EOS, VOCAB_SIZE
@@ -62,7 +65,7 @@ class TestGenerate:
     def test_params_each(self, llm):
         outs = llm.generate([[5, 6]] * 2, [FREE, SamplingParams(max_tokens=3, ignore_eos=True)])
         assert outs[1].token_ids == outs[0].token_ids[:3]
-        with pytest.raises(SamplingParamsError, match="2 prompts and 1 SamplingParams"):
+        with pytest.raises(SamplingParamsError, match=r"2 prompts and 1 params \(SamplingParams\)"):
             llm.generate([[5, 6]] * 2, [FREE])
 
     def test_max_tokens_defaults_to_16(self, llm):
@@ -144,6 +147,40 @@ class TestBadInput:
             llm.generate("hi")
 
 
+NO_PROMPTS = [None, 5, b"ab", [1.5, 2], [5, "6"], "\ud800", [[5]], [None]]
+
+
+class TestPrompts:
+    @pytest.mark.parametrize("prompt", NO_PROMPTS, ids=repr)
+    def test_what_is_none_fails_alone_by_name(self, llm, prompt):
+        outs = llm.generate([[5, 6], prompt, "hello"], FREE)
+        assert isinstance(outs[1].error, PromptTypeError) and outs[1].finish_reason == "error"
+        assert [len(outs[i].token_ids) for i in (0, 2)] == [6, 6] and sound(llm)
+        with pytest.raises(PromptTypeError):
+            llm.submit(prompt)
+
+    @pytest.mark.parametrize(
+        "one", [(5, 6), range(5, 7), np.array([5, 6]), torch.tensor([5, 6]), (t for t in (5, 6)), [np.int64(5), 6]]
+    )
+    def test_a_row_of_ids_in_any_form_is_one_prompt(self, llm, folder, one):
+        assert llm.generate(one, FREE).token_ids == reference_tokens(folder, [5, 6], 6)
+
+    @pytest.mark.parametrize(
+        "many", [np.array([[5, 6]]), [np.array([5, 6])], [torch.tensor([5, 6])], ([t, 6] for t in (5,))]
+    )
+    def test_rows_of_rows_are_several(self, llm, folder, many):
+        (out,) = llm.generate(many, FREE)
+        assert out.token_ids == reference_tokens(folder, [5, 6], 6)
+
+    def test_params_that_are_none(self, llm):
+        with pytest.raises(SamplingParamsError, match=r"1 prompts and 1 params \(NoneType\)"):
+            llm.generate([[5, 6]], [None])
+
+    def test_a_refused_text_still_tells_its_tokens(self, llm):
+        long = "hello " * 40
+        assert llm.generate([long], FREE)[0].prompt_token_ids == llm.encode(long)
+
+
 class TestByHand:
     def test_submit_step_output(self, llm, folder):
         uid = llm.submit([5, 6], FREE)
@@ -187,6 +224,11 @@ class TestStream:
             stream.close()
         assert [e.reason for e in rec.trace.of(RequestFinished)] == ["abort"] and sound(llm)
 
+    def test_one_that_is_never_begun_takes_nothing(self, llm):
+        llm.stream("hello", FREE)
+        llm.run_until_idle()
+        assert sound(llm)
+
     def test_a_character_is_never_cut(self):
         """Each byte of a character may be a token of its own."""
         raw = "aé漢😀b".encode()
@@ -212,6 +254,40 @@ class TestChat:
             llm.chat([{"role": "user", "content": "hi"}])
 
 
+class TestFailure:
+    """The device breaks during one batch."""
+
+    @pytest.fixture
+    def breaks_once(self, llm, monkeypatch):
+        executor, launch = llm.scheduler.executor, llm.scheduler.executor.launch
+
+        def broken(batch):
+            monkeypatch.setattr(executor, "launch", launch)
+            raise RuntimeError("out of memory")
+
+        return lambda: monkeypatch.setattr(executor, "launch", broken)
+
+    def test_one_prompt_raises_and_the_next_call_works(self, llm, folder, breaks_once):
+        breaks_once()
+        with pytest.raises(RuntimeError, match="out of memory"):
+            llm.generate([5, 6], FREE)
+        assert sound(llm) and llm.generate([5, 6], FREE).token_ids == reference_tokens(folder, [5, 6], 6)
+
+    def test_a_list_gives_what_it_has(self, llm, folder, breaks_once):
+        """Five prompts, four rows: the fifth is not in the batch that breaks."""
+        breaks_once()
+        outs = llm.generate([[5 + i, 6] for i in range(5)], FREE)
+        assert [o.finish_reason for o in outs] == ["error"] * 4 + ["length"]
+        assert "out of memory" in str(outs[0].error)
+        assert outs[4].token_ids == reference_tokens(folder, [9, 6], 6) and sound(llm)
+
+    def test_a_stream_raises(self, llm, breaks_once):
+        breaks_once()
+        with pytest.raises(RuntimeError, match="out of memory"):
+            list(llm.stream([5, 6], FREE))
+        assert sound(llm)
+
+
 class TestInterrupt:
     def test_every_page_comes_back_and_the_next_call_is_right(self, llm, folder):
         """Ctrl-C in the middle of a forward: the step ends, the call's requests are aborted, then it is raised."""
@@ -226,6 +302,34 @@ class TestInterrupt:
             llm.generate([[5, 6, 7], [8, 9]], SamplingParams(max_tokens=30, ignore_eos=True))
         assert len(calls) == 3 and sound(llm)
         assert llm.generate([5, 6, 7], FREE).token_ids == reference_tokens(folder, [5, 6, 7], 6)
+
+    def test_only_what_is_unfinished_is_aborted(self, llm):
+        def interrupt(event):
+            if event.step == 4:
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)  # impatience changes nothing
+
+        params = [SamplingParams(max_tokens=n, ignore_eos=True) for n in (2, 20)]
+        aborted = []
+        both = llm.on(BatchScheduled, interrupt), llm.on(AbortRequested, aborted.append)
+        with both[0], both[1], pytest.raises(KeyboardInterrupt):
+            llm.generate([[5], [6]], params)
+        assert [e.uid for e in aborted] == [1] and sound(llm)
+
+    def test_while_prompts_are_handed_in(self, llm, monkeypatch):
+        encode = llm.encode
+        monkeypatch.setattr(llm, "encode", lambda text: signal.raise_signal(signal.SIGINT) or encode(text))
+        with pytest.raises(KeyboardInterrupt):
+            llm.generate(["one", "two"], FREE)
+        assert sound(llm) and llm.step() is None
+
+    def test_in_the_middle_of_a_stream(self, llm):
+        with llm.on(BatchScheduled, lambda e: signal.raise_signal(signal.SIGINT) if e.step == 3 else None):
+            stream = llm.stream([5, 6], SamplingParams(max_tokens=30, ignore_eos=True))
+            with pytest.raises(KeyboardInterrupt):
+                for _ in stream:
+                    pass
+        assert sound(llm)
 
     def test_a_step_by_hand_is_not_cut(self, llm):
         uid = llm.submit([5, 6], FREE)
@@ -251,6 +355,25 @@ class TestCompany:
             second.run_until_idle()
             assert llm.output(a).token_ids == reference_tokens(folder, [5, 6], 6)
             assert second.output(b).token_ids == reference_tokens(other, [5, 6], 6)
+
+    def test_a_recorder_beside_another_thread_misses_nothing(self, llm):
+        stop = threading.Event()
+
+        def work():
+            while not stop.is_set():
+                llm.generate([[5, 6], [7]], FREE, progress=False)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            for _ in range(30):
+                with Recorder(llm) as rec:
+                    llm.generate([8], SamplingParams(max_tokens=2, ignore_eos=True), progress=False)
+                steps = [e.step for e in rec.trace.steps]
+                assert steps == list(range(rec.trace.keyframe["step"] + 1, steps[-1] + 1))
+        finally:
+            stop.set()
+            thread.join(60)
 
     def test_several_threads_on_one_engine(self, llm, folder):
         prompts = [[5 + i, 6] for i in range(6)]

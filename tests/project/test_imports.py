@@ -29,13 +29,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sim": _BELOW_SCHEDULER | {"scheduler"},
     **{part: _BELOW_SCHEDULER | {"scheduler", "kvcache.pool"} | RUNNER for part in RUNNER},
     "outputs": BASE | {"events"},  # what LLM gives back; no engine in it
-    "llm": _BELOW_LLM | {"outputs"},
-    "server": _BELOW_LLM | {"outputs", "llm"},
+    "prompts": BASE,
+    "llm": _BELOW_LLM | {"outputs", "prompts"},
+    "server": _BELOW_LLM | {"outputs", "prompts", "llm"},
     # The package itself only hands names on, lazily; the command line stands above everything.
-    "": _BELOW_LLM | {"outputs", "llm"},
-    "__main__": _BELOW_LLM | {"outputs", "llm", "server", "demo", "minisgl_widgets", ""},
-    "demo": _BELOW_LLM | {"outputs", "llm", "minisgl_widgets", ""},
-    "minisgl_widgets": BASE | {"events", "sim", "outputs", "llm", ""},
+    "": _BELOW_LLM | {"outputs", "prompts", "llm"},
+    "__main__": _BELOW_LLM | {"outputs", "prompts", "llm", "server", "demo", "minisgl_widgets", ""},
+    "demo": _BELOW_LLM | {"outputs", "prompts", "llm", "minisgl_widgets", ""},
+    "minisgl_widgets": BASE | {"events", "sim", "outputs", "prompts", "llm", ""},
 }
 NO_TORCH = {"", "core", "config", "errors", "events", "kvcache", "scheduler", "sim"}
 NO_NOTEBOOK = {"anywidget", "ipywidgets", "plotly", "IPython"}

@@ -14,7 +14,16 @@ from minisgl.errors import (
     TokenOutOfVocabularyError,
     UnknownRequestError,
 )
-from minisgl.events import AbortRequested, AdmissionTested, BatchScheduled, RequestFinished, RequestRejected
+from minisgl.events import (
+    AbortRequested,
+    AdmissionTested,
+    BatchScheduled,
+    PagesEvicted,
+    RequestFinished,
+    RequestRejected,
+    StepFinished,
+    TokensSampled,
+)
 from tests.fakes import VOCAB, Run, expected
 
 
@@ -195,20 +204,99 @@ class TestAbort:
         assert len(run.of(RequestFinished)) == 1
 
 
-def test_a_forward_that_breaks_ends_its_own_requests_only():
-    run = Run(num_pages=32, max_running_requests=1)
-    broken, waiting = run.submit([1, 2, 3], 4), run.submit([4, 5, 6], 4)
-    run.executor.fail_at = 2
-    run.scheduler.step()
-    with pytest.raises(RuntimeError, match="the device is gone"):
+class TestBrokenForward:
+    """A forward that raises ends its own requests, with what had been computed before it; the rest stays right."""
+
+    @pytest.mark.parametrize("where", ["launch", "collect"])
+    @pytest.mark.parametrize(("budget", "fail_at"), [(100, 1), (100, 2), (100, 4), (2, 1), (2, 2), (2, 3)])
+    def test_ends_its_own_requests_only(self, where, budget, fail_at):
+        run = Run(num_pages=32, max_running_requests=1, max_prefill_tokens=budget)
+        broken, waiting = run.submit([1, 2, 3], 4), run.submit([4, 5, 6], 4)
+        run.executor.fail_at, run.executor.fail_in = fail_at, where
+        run.drain()
+        assert broken.finish_reason == "error" and isinstance(broken.error, RuntimeError)
+        assert broken.output_ids == expected([1, 2, 3], 4)[: len(broken.output_ids)]
+        assert [e.error for e in run.of(RequestFinished)] == ["RuntimeError: the device is gone", ""]
+        assert waiting.output_ids == expected([4, 5, 6], 4)
+        again = run.submit([1, 2, 3], 4)
+        run.drain()
+        assert again.output_ids == expected([1, 2, 3], 4)
+        assert [e.step for e in run.of(StepFinished)] == list(range(1, run.scheduler.steps + 1))
+
+    def test_the_writes_it_carried_for_others_are_not_lost(self):
+        """The second of two equal prompts has its row rewritten, and the batch that was to tell the device fails."""
+        run = Run(num_pages=26, max_seq_len=26)
+        prompt = [1, 2, 3, 4, 5, 6]
+        requests = [run.submit(prompt, 6), run.submit(prompt, 6)]
         run.scheduler.step()
-    assert broken.finish_reason == "error" and isinstance(broken.error, RuntimeError)
-    run.executor.fail_at = None
+        run.executor.fail_at = 2
+        run.submit([7, 8], 2)
+        run.scheduler.step()
+        run.submit(list(range(50, 58)), 2)  # takes the pages that the second gave up
+        run.drain()
+        assert [r.output_ids for r in requests] == [expected(prompt, 6)] * 2
+
+
+def test_a_hook_may_abort_but_not_step(capsys):
+    run = Run()
+    request = run.submit([1, 2, 3], 6)
+    run.scheduler.bus.on(BatchScheduled, lambda e: run.scheduler.step())
+    run.scheduler.bus.on(TokensSampled, lambda e: run.scheduler.abort(request.uid) if e.step == 3 else None)
     run.drain()
-    assert waiting.output_ids == expected([4, 5, 6], 4)
-    again = run.submit([1, 2, 3], 4)
+    assert "a hook may submit and abort, but not step" in capsys.readouterr().err
+    assert request.output_ids == expected([1, 2, 3], 6)[:3] and request.finish_reason == "abort"
+
+
+@pytest.mark.parametrize("given", [[4, 2], {2, 4}, (2, 4), range(2, 5, 2)])
+def test_stop_token_ids_may_be_any_collection(given):
+    assert set(SamplingParams(stop_token_ids=given).stop_token_ids) == {2, 4}
+
+
+@pytest.mark.parametrize("given", [5, None, ["a"], "ab"])
+def test_stop_token_ids_that_are_none(given):
+    with pytest.raises(SamplingParamsError, match="stop_token_ids"):
+        SamplingParams(stop_token_ids=given).validate()
+
+
+def test_every_verdict():
+    """Each reason to wait, and that a batch without budget takes nobody in."""
+    run = Run(num_pages=40, max_seq_len=40, max_running_requests=2, max_prefill_tokens=8)
+    for prompt, new in (([6] * 8, 2), ([2, 3], 2), ([4, 5], 2), ([1] * 20, 2), ([7] * 20, 19), ([8], 5), ([9, 9], 20)):
+        run.submit(prompt, new)
     run.drain()
-    assert again.output_ids == expected([1, 2, 3], 4)
+    tested = {e.verdict for e in run.of(AdmissionTested)}
+    assert tested == {"admitted", "chunk", "row", "budget", "pages"}
+    computed = {}
+    for event in run.of(BatchScheduled):
+        assert event.phase == "decode" or 0 < event.num_tokens <= 8
+        for uid, start, end in zip(event.uids, event.starts, event.ends, strict=True):
+            assert start < end and start == computed.get(uid, start)  # no gap, nothing twice, nothing empty
+            computed[uid] = end
+
+
+def test_a_rows_generation_grows():
+    run = Run(max_running_requests=1)
+    for expected_generation in (1, 2, 3):
+        request = run.submit([1, 2], 2)
+        run.scheduler.step()
+        assert (request.row, request.generation) == (0, expected_generation)
+        run.drain()
+    assert run.scheduler.snapshot().rows[0].generation == 3
+
+
+def test_an_eviction_lets_a_refused_head_be_tested_again():
+    run = Run(num_pages=16, max_seq_len=16)
+    run.submit([1, 2, 3, 4, 5, 6, 7, 8], 1)
+    run.drain()
+    run.submit([50, 51], 12)
+    run.submit([60, 61], 5)
+    run.drain()
+    evicted = [e.step for e in run.of(PagesEvicted)]
+    assert evicted
+    for step in evicted:
+        assert any(e.step == step + 1 for e in run.of(AdmissionTested)) or step > max(
+            e.step for e in run.of(AdmissionTested)
+        )
 
 
 def test_a_refused_head_is_not_tested_again_while_others_decode():

@@ -131,12 +131,11 @@ def test_the_speed_slider_paces_the_run() -> None:
     dash.pause()
 
 
-def test_an_exception_stops_the_run_and_is_shown_and_the_next_run_works() -> None:
+def test_a_broken_forward_is_shown_and_the_next_run_works() -> None:
     dash = make()
     dash.llm.core.executor.fail_at = 3
-    with pytest.raises(RuntimeError, match="the device is gone"):
-        dash.run()
-    assert dash.errors == ["stopped by RuntimeError: the device is gone"]
+    dash.run()
+    assert dash.errors == ["request 3 ended with RuntimeError: the device is gone"]
     assert "the device is gone" in dash._error.value and dash._thread.alive
     dash.llm.core.executor.fail_at = None
     assert dash.run().counters["free_pages"] == 64

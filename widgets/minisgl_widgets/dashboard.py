@@ -20,7 +20,7 @@ from minisgl.errors import MinisglError
 from minisgl.events.history import History
 from minisgl.events.recorder import Trace
 from minisgl.events.snapshot import Snapshot
-from minisgl.events.types import Event, StepFinished
+from minisgl.events.types import Event, RequestFinished, StepFinished
 from minisgl.events.words import count
 from minisgl_widgets import palette
 from minisgl_widgets.engine_thread import EngineThread
@@ -77,7 +77,7 @@ class Dashboard(W.VBox):
             before.close()
         self.llm = llm
         self._refused: list[str] = []  # prompts of the last submission that can never be served, one line each
-        self._failure = ""  # what stopped the last run
+        self._failure = ""  # what stopped the last run, or a request in it
         self._note = ""
         self._elsewhere = False  # somebody else stepped the engine since the last frame
         self._closed = False
@@ -237,6 +237,8 @@ class Dashboard(W.VBox):
 
     def _listen(self, event: Event) -> None:
         self._feed.put(event)
+        if isinstance(event, RequestFinished) and event.error:
+            self._failure = f"request {event.uid} ended with {event.error}"
         if isinstance(event, StepFinished) and not self._thread.here:
             self._elsewhere = True
             self._thread.wake()

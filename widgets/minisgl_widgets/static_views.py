@@ -166,20 +166,6 @@ def ledger_html(snap: Snapshot, texts: Texts = None) -> str:
 # -- radix tree ----------------------------------------------------------------------------------------------------
 
 
-def _branches(snap: Snapshot) -> list[tuple[int, int]]:
-    """(node, depth) in reading order, the root left out; without recursion, trees can be deep."""
-    below: dict[int, list[int]] = {}
-    for node, n in snap.tree.items():
-        if node:
-            below.setdefault(n.parent, []).append(node)
-    found, stack = [], [(node, 0) for node in sorted(below.get(0, ()), reverse=True)]
-    while stack:
-        node, depth = stack.pop()
-        found.append((node, depth))
-        stack += [(child, depth + 1) for child in sorted(below.get(node, ()), reverse=True)]
-    return found
-
-
 def _tree_title(snap: Snapshot, nodes: int) -> str:
     pages = sum(len(n.pages) for n in snap.tree.values())
     what = f"{count(pages, 'page')} in {count(nodes, 'node')}" if nodes else "nothing cached"
@@ -188,7 +174,7 @@ def _tree_title(snap: Snapshot, nodes: int) -> str:
 
 def tree_text(snap: Snapshot, texts: Texts = None) -> str:
     """The prefix cache, one node a line, indented: the text on its edge, its pages, locks and last use."""
-    branches = _branches(snap)
+    branches = list(snap.tree.walk())
     lines = [_tree_title(snap, len(branches))]
     for node, depth in branches[:MOST_ROWS]:
         n = snap.tree[node]
@@ -201,7 +187,7 @@ def tree_text(snap: Snapshot, texts: Texts = None) -> str:
 
 def tree_html(snap: Snapshot, texts: Texts = None) -> str:
     rows: list[tuple] = []
-    branches = _branches(snap)
+    branches = list(snap.tree.walk())
     for node, depth in branches[:MOST_ROWS]:
         n = snap.tree[node]
         edge = "\u00a0\u00a0\u00a0\u00a0" * min(depth, 30) + ("└ " if depth else "") + _said(n.tokens, texts)
