@@ -33,22 +33,24 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], seeds: Sequence[int
     """One token per row of ``logits`` ``[rows, vocab_size]``, int64 ``[rows]`` on the same device.
 
     Row i draws with ``uniform(seeds[i], positions[i])``, position being the place the token will take in its request.
-    Greedy rows take the argmax of the untouched logits.
+    Greedy rows take the argmax of the untouched logits. So does a row with a NaN or an infinity above all others, which
+    only a broken model gives: it has no distribution to draw from.
     """
     tokens = logits.argmax(dim=-1)
     for row, p in enumerate(params):
         if not p.greedy:
-            tokens[row] = _draw(logits[row], p, uniform(seeds[row], positions[row]))
+            tokens[row] = _draw(logits[row], tokens[row], p, uniform(seeds[row], positions[row]))
     return tokens
 
 
-def _draw(logits: Tensor, params: SamplingParams, number: float) -> Tensor:
+def _draw(logits: Tensor, argmax: Tensor, params: SamplingParams, number: float) -> Tensor:
     """The token of one row, int64 without dimensions: the inverse of the cumulative distribution, in float64.
 
     Rows are drawn one by one, each by its own parameters only: what others ask for cannot even change a rounding.
     """
     # less the largest, so that no temperature, however small, makes an infinity of it
-    scaled = (logits.double() - logits.max()) / params.temperature
+    largest = logits.max()
+    scaled = (logits.double() - largest) / params.temperature
     token_ids = torch.arange(len(logits), device=logits.device)
     if params.top_k > 0:
         scaled, token_ids = scaled.topk(min(params.top_k, len(scaled)))
@@ -56,7 +58,7 @@ def _draw(logits: Tensor, params: SamplingParams, number: float) -> Tensor:
     if params.top_p < 1:
         if not probabilities.is_cuda:  # sorting a whole vocabulary takes a CPU longer than a small model's forward
             # all tokens below this share together weigh less than 1 - top_p, so the nucleus is among the others
-            likely = probabilities > (1 - params.top_p) / len(probabilities)
+            likely = ~(probabilities <= (1 - params.top_p) / len(probabilities))  # so written, NaN stays
             probabilities, token_ids = probabilities[likely], token_ids[likely]
         probabilities, order = probabilities.sort(descending=True, stable=True)
         token_ids = token_ids[order]
@@ -65,4 +67,6 @@ def _draw(logits: Tensor, params: SamplingParams, number: float) -> Tensor:
         probabilities = probabilities.masked_fill(before >= params.top_p, 0.0)
     cumulative = probabilities.cumsum(dim=0)
     chosen = torch.searchsorted(cumulative, number * cumulative[-1:], right=True)
-    return token_ids[chosen].squeeze(0)
+    # a broken row has become NaN everywhere and its search ran off the end; asking first would wait for the device
+    chosen = chosen.clamp(max=len(cumulative) - 1)
+    return torch.where(largest.isfinite(), token_ids[chosen].squeeze(0), argmax)

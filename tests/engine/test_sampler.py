@@ -110,6 +110,27 @@ def test_a_sample_does_not_depend_on_its_batch():
     assert shuffled == [together[i] for i in order]
 
 
+BROKEN = {
+    "a NaN": [0.1, torch.nan, 0.3, 0.2],
+    "all NaN": [torch.nan] * 4,
+    "an infinity": [0.1, 0.3, torch.inf, 0.2],
+    "nothing possible": [-torch.inf] * 4,
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("options", [{}, {"top_p": 0.8}, {"top_k": 2}, {"top_k": 3, "top_p": 0.5}])
+def test_a_broken_row_gets_its_argmax_and_leaves_its_neighbours_alone(broken, options):
+    logits = torch.randn(3, 4, generator=torch.Generator().manual_seed(4))
+    params = [SamplingParams(temperature=1.5, **options)] * 3
+    for seed in range(20):
+        wanted = sample(logits, params, [seed] * 3, [5, 6, 7]).tolist()
+        hurt = logits.clone()
+        hurt[1] = torch.tensor(broken)
+        wanted[1] = int(hurt[1].argmax())
+        assert sample(hurt, params, [seed] * 3, [5, 6, 7]).tolist() == wanted
+
+
 def test_uniform_is_a_fixed_function_of_seed_and_position():
     assert uniform(0, 0) == uniform(0, 0)
     assert len({uniform(seed, position) for seed in range(50) for position in range(50)}) == 2500
