@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
+from typing import Any
 
 from minisgl.errors import ConfigError
 
@@ -57,8 +59,18 @@ class EngineConfig:
             optional = self.__dataclass_fields__[name].default is None
             if not (value is None and optional) and (type(value) is not int or value < least):
                 raise ConfigError(f"{name}={value!r}: must be an integer of at least {least}")
-        if self.kv_gib is not None and not self.kv_gib > 0:
-            raise ConfigError(f"kv_gib={self.kv_gib!r}: must be above 0")
+        for name, kind, rule in (
+            ("seed", int, "an integer"),
+            ("overlap", bool, "True or False"),
+            ("check", bool, "True or False"),
+            ("device", str, "a string: 'auto', 'cpu', 'cuda', 'cuda:1' ..."),
+        ):
+            if type(getattr(self, name)) is not kind:
+                raise ConfigError(f"{name}={getattr(self, name)!r}: must be {rule}")
+        gib: Any = self.kv_gib
+        number = isinstance(gib, (int, float)) and not isinstance(gib, bool)
+        if gib is not None and not (number and 0 < gib < math.inf):
+            raise ConfigError(f"kv_gib={gib!r}: must be a finite number above 0")
         if self.num_pages is not None and self.kv_gib is not None:
             raise ConfigError(
                 f"num_pages={self.num_pages} and kv_gib={self.kv_gib} both size the pool: give one of them"
