@@ -8,22 +8,37 @@ from minisgl.attention.backend import AttentionBackend
 from minisgl.layers.linear import FusedLinear, Linear
 from minisgl.layers.norm import RMSNorm
 from minisgl.layers.rotary import apply_rotary
-from minisgl.models.config import ModelConfig
 
 
 class AttentionLayer(nn.Module):
-    """Grouped-query attention (Ainslie et al. 2023) with what the families add: qkv bias (Qwen2), q/k norm (Qwen3)."""
+    """Grouped-query attention (Ainslie et al. 2023) with what the families add: qkv bias (Qwen2), q/k norm (Qwen3).
 
-    def __init__(self, config: ModelConfig, layer: int) -> None:
+    Args:
+        layer: which of the pool's layers is this one's.
+        norm_eps: of the norms over each head of q and k; None for a model without them.
+    """
+
+    def __init__(
+        self,
+        *,
+        layer: int,
+        hidden_size: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        qkv_bias: bool,
+        output_bias: bool,
+        norm_eps: float | None,
+    ) -> None:
         super().__init__()
         self.layer = layer
-        self.head_dim = config.head_dim
-        q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        self.head_dim = head_dim
+        q_size, kv_size = num_heads * head_dim, num_kv_heads * head_dim
         parts = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
-        self.qkv_proj = FusedLinear(config.hidden_size, parts, config.qkv_bias)
-        self.o_proj = Linear(q_size, config.hidden_size, config.output_bias)
-        self.q_norm = RMSNorm(config.head_dim, config.rms_norm_eps) if config.qk_norm else None
-        self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps) if config.qk_norm else None
+        self.qkv_proj = FusedLinear(hidden_size, parts, qkv_bias)
+        self.o_proj = Linear(q_size, hidden_size, output_bias)
+        self.q_norm = None if norm_eps is None else RMSNorm(head_dim, norm_eps)
+        self.k_norm = None if norm_eps is None else RMSNorm(head_dim, norm_eps)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attention: AttentionBackend) -> Tensor:
         """``x`` ``[tokens, hidden]``, ``cos`` and ``sin`` ``[tokens, 1, head_dim]`` -> ``[tokens, hidden]``."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from minisgl.attention.backend import AttentionBackend
 from minisgl.layers import AttentionLayer, GatedMLP, Linear, RMSNorm, Rotary
 from minisgl.models.config import ModelConfig
+from minisgl.models.rope import inverse_frequencies
 
 
 class Embedding(nn.Module):
@@ -29,7 +30,16 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.self_attn = AttentionLayer(config, layer)
+        self.self_attn = AttentionLayer(
+            layer=layer,
+            hidden_size=config.hidden_size,
+            num_heads=config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            qkv_bias=config.qkv_bias,
+            output_bias=config.output_bias,
+            norm_eps=config.rms_norm_eps if config.qk_norm else None,
+        )
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = GatedMLP(config.hidden_size, config.intermediate_size, config.mlp_bias)
 
@@ -55,7 +65,7 @@ class Decoder(nn.Module):
             self.lm_head = Linear(config.hidden_size, config.vocab_size)
         self.to(dtype)
         self.tied = config.tied_embeddings
-        self.rotary = Rotary(config.rope, config.head_dim, device)
+        self.rotary = Rotary(inverse_frequencies(config.rope, config.head_dim).to(device), config.rope.attention_factor)
 
     def forward(self, token_ids: Tensor, positions: Tensor, attention: AttentionBackend) -> Tensor:
         """Token ids and positions ``[tokens]`` -> last hidden states ``[tokens, hidden]``, before the final norm.

@@ -15,9 +15,9 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from minisgl.errors import ModelFormatError
-from minisgl.layers.rotary import inverse_frequencies
 from minisgl.models.config import RopeConfig
 from minisgl.models.gguf_tokenizer import write_tokenizer
+from minisgl.models.rope import inverse_frequencies
 
 SHARD_BYTES = 2 << 30
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}

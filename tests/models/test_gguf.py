@@ -127,7 +127,7 @@ def test_linear_and_yarn_scaling_keys(tmp_path):
 
 
 def test_llama3_scaling_is_recognised_by_its_divisors(tmp_path):
-    from minisgl.layers.rotary import inverse_frequencies
+    from minisgl.models.rope import inverse_frequencies
 
     origin = tiny_model_folder("llama", tmp_path / "hf", rope_parameters=LLAMA3, head_dim=64)
     rope = ModelConfig.from_folder(origin).rope
