@@ -16,6 +16,35 @@ ROPE_KINDS = ("default", "linear", "llama3", "yarn")
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The settings in one of a model folder's JSON files; raises ModelFormatError, naming the file, if it has none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # no JSON, or bytes that are no text at all
+        raise ModelFormatError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ModelFormatError(f"{path} is damaged: it holds no JSON object, but a {type(content).__name__}")
+    return content
+
+
+def _number(raw: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    """A positive number; ``default`` where the key is absent, null or 0."""
+    value = raw.get(key) or default
+    if value is None and key not in raw:
+        raise ModelFormatError(f"{key!r} is missing")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise ModelFormatError(f"{key}={raw.get(key, value)!r}: must be a number above 0")
+    return value
+
+
+def _integer(raw: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    """Like :func:`_number`, and whole."""
+    value = _number(raw, key, default)
+    if not isinstance(value, int):
+        raise ModelFormatError(f"{key}={value!r}: must be an integer above 0")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class RopeConfig:
     """Rotary embedding: the base ``theta`` and how it is stretched beyond ``original_max_position`` tokens.
@@ -38,7 +67,12 @@ class RopeConfig:
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any], max_position: int) -> RopeConfig:
         """Read the new key ``rope_parameters`` or the older ``rope_theta`` and ``rope_scaling``."""
-        rope = {**(raw.get("rope_scaling") or {}), **(raw.get("rope_parameters") or {})}
+        rope: dict[str, Any] = {}
+        for name in ("rope_scaling", "rope_parameters"):
+            part = raw.get(name) or {}
+            if not isinstance(part, Mapping):
+                raise ModelFormatError(f"{name}={part!r}: must be an object of settings")
+            rope.update(part)
         kind = rope.get("rope_type") or rope.get("type") or "default"
         if kind not in ROPE_KINDS:
             raise ModelFormatError(f"rope type {kind!r} is not supported; supported are {', '.join(ROPE_KINDS)}")
@@ -46,21 +80,19 @@ class RopeConfig:
             raise ModelFormatError("partial_rotary_factor: only models that rotate the whole head are supported")
         if kind != "default" and not rope.get("factor"):
             raise ModelFormatError(f"rope type {kind!r} needs a factor, and config.json gives none")
-        factor = float(rope.get("factor") or 1.0)
-        attention_factor = rope.get("attention_factor")
-        if attention_factor is None:
-            attention_factor = _yarn_attention_factor(rope, factor) if kind == "yarn" else 1.0
+        factor = _number(rope, "factor", 1.0)
+        attention_factor = _yarn_attention_factor(rope, factor) if kind == "yarn" else 1.0
         return cls(
             kind=kind,
-            theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10_000.0),
+            theta=_number(rope, "rope_theta", _number(raw, "rope_theta", 10_000.0)),
             factor=factor,
-            original_max_position=int(rope.get("original_max_position_embeddings") or max_position),
-            low_freq_factor=float(rope.get("low_freq_factor") or 1.0),
-            high_freq_factor=float(rope.get("high_freq_factor") or 4.0),
-            beta_fast=float(rope.get("beta_fast") or 32.0),
-            beta_slow=float(rope.get("beta_slow") or 1.0),
+            original_max_position=_integer(rope, "original_max_position_embeddings", max_position),
+            low_freq_factor=_number(rope, "low_freq_factor", 1.0),
+            high_freq_factor=_number(rope, "high_freq_factor", 4.0),
+            beta_fast=_number(rope, "beta_fast", 32.0),
+            beta_slow=_number(rope, "beta_slow", 1.0),
             truncate=bool(rope.get("truncate", True)),
-            attention_factor=float(attention_factor),
+            attention_factor=_number(rope, "attention_factor", attention_factor),
         )
 
 
@@ -69,7 +101,7 @@ def _yarn_attention_factor(rope: Mapping[str, Any], factor: float) -> float:
         return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
 
     if rope.get("mscale") and rope.get("mscale_all_dim"):
-        return mscale(rope["mscale"]) / mscale(rope["mscale_all_dim"])
+        return mscale(_number(rope, "mscale")) / mscale(_number(rope, "mscale_all_dim"))
     return mscale(1.0)
 
 
@@ -109,15 +141,17 @@ class ModelConfig:
 
         Raises:
             ModelNotFoundError: there is no such file.
-            ModelFormatError: it is not JSON, or describes a model that is not supported.
+            ModelFormatError: it is damaged, or describes a model that is not supported. The message names the file.
         """
         path = Path(folder) / "config.json"
         try:
-            return cls.from_hf(json.loads(path.read_text(encoding="utf-8")))
+            raw = read_json(path)
         except FileNotFoundError:
             raise ModelNotFoundError(f"{folder} has no config.json: it is not a Hugging Face model folder") from None
-        except json.JSONDecodeError as error:
-            raise ModelFormatError(f"{path} is not valid JSON: {error}") from None
+        try:
+            return cls.from_hf(raw)
+        except ModelFormatError as error:
+            raise ModelFormatError(f"{path}: {error}") from None
 
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any]) -> ModelConfig:
@@ -125,9 +159,10 @@ class ModelConfig:
 
         Raises:
             ModelFormatError: an architecture, activation, rope type or quantization this engine does not run, or a
-                key that is missing. The message names it and lists what is supported.
+                key that is missing or no number. The message names it and lists what is supported.
         """
-        architecture = (raw.get("architectures") or [None])[0]
+        names = raw.get("architectures")
+        architecture = names[0] if names and isinstance(names, list) else names
         if architecture not in ARCHITECTURES:
             raise ModelFormatError(
                 f"architecture {architecture!r} is not supported; supported are {', '.join(ARCHITECTURES)}"
@@ -137,42 +172,38 @@ class ModelConfig:
         if raw.get("quantization_config"):
             raise ModelFormatError("quantized weights (quantization_config) are not supported; use float weights")
         dtype = raw.get("dtype") or raw.get("torch_dtype") or "float32"
-        if dtype not in DTYPE_BYTES:
+        if dtype not in tuple(DTYPE_BYTES):
             raise ModelFormatError(f"dtype {dtype!r} is not supported; supported are {', '.join(DTYPE_BYTES)}")
         bias = bool(raw.get("attention_bias")) and architecture in ("LlamaForCausalLM", "Qwen3ForCausalLM")
-        try:
-            heads, positions = raw["num_attention_heads"], raw["max_position_embeddings"]
-            config = cls(
-                architecture=architecture,
-                vocab_size=raw["vocab_size"],
-                hidden_size=raw["hidden_size"],
-                intermediate_size=raw["intermediate_size"],
-                num_layers=raw["num_hidden_layers"],
-                num_heads=heads,
-                num_kv_heads=raw.get("num_key_value_heads") or heads,
-                head_dim=raw.get("head_dim") or raw["hidden_size"] // heads,
-                rms_norm_eps=raw["rms_norm_eps"],
-                max_seq_len=min(positions, _sliding_window(raw, architecture) or positions),
-                rope=RopeConfig.from_hf(raw, positions),
-                tied_embeddings=bool(raw.get("tie_word_embeddings")),
-                qkv_bias=bias or architecture == "Qwen2ForCausalLM",
-                output_bias=bias,
-                mlp_bias=bool(raw.get("mlp_bias")) and architecture == "LlamaForCausalLM",
-                qk_norm=architecture == "Qwen3ForCausalLM",
-                dtype=dtype,
-            )
-        except KeyError as error:
-            raise ModelFormatError(f"config.json of this {architecture} has no {error.args[0]!r}") from None
+        hidden_size, heads = _integer(raw, "hidden_size"), _integer(raw, "num_attention_heads")
+        positions = _integer(raw, "max_position_embeddings")
+        config = cls(
+            architecture=architecture,
+            vocab_size=_integer(raw, "vocab_size"),
+            hidden_size=hidden_size,
+            intermediate_size=_integer(raw, "intermediate_size"),
+            num_layers=_integer(raw, "num_hidden_layers"),
+            num_heads=heads,
+            num_kv_heads=_integer(raw, "num_key_value_heads", heads),
+            head_dim=_integer(raw, "head_dim", hidden_size // heads),
+            rms_norm_eps=_number(raw, "rms_norm_eps"),
+            max_seq_len=min(positions, _sliding_window(raw, architecture, positions)),
+            rope=RopeConfig.from_hf(raw, positions),
+            tied_embeddings=bool(raw.get("tie_word_embeddings")),
+            qkv_bias=bias or architecture == "Qwen2ForCausalLM",
+            output_bias=bias,
+            mlp_bias=bool(raw.get("mlp_bias")) and architecture == "LlamaForCausalLM",
+            qk_norm=architecture == "Qwen3ForCausalLM",
+            dtype=dtype,
+        )
         if config.num_heads % config.num_kv_heads:
             raise ModelFormatError(f"{heads} query heads cannot share {config.num_kv_heads} KV heads evenly")
         return config
 
 
-def _sliding_window(raw: Mapping[str, Any], architecture: str) -> int | None:
-    kinds = set(raw.get("layer_types") or ())
-    if kinds - {"full_attention", "sliding_attention"}:
-        raise ModelFormatError(
-            f"layer_types {', '.join(sorted(kinds))} are not supported; supported are full and sliding attention"
-        )
+def _sliding_window(raw: Mapping[str, Any], architecture: str, otherwise: int) -> int:
+    kinds = raw.get("layer_types") or []
+    if not isinstance(kinds, list) or any(kind not in ("full_attention", "sliding_attention") for kind in kinds):
+        raise ModelFormatError(f"layer_types={kinds!r}: supported are 'full_attention' and 'sliding_attention'")
     used = raw.get("use_sliding_window", architecture == "MistralForCausalLM")
-    return raw.get("sliding_window") if used else None
+    return _integer(raw, "sliding_window", otherwise) if used else otherwise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tqdm.auto import tqdm
 
 from minisgl.errors import ModelFormatError, ModelNotFoundError
 from minisgl.layers import FusedLinear, can_pack
-from minisgl.models.config import ModelConfig
+from minisgl.models.config import ModelConfig, read_json
 from minisgl.models.decoder import Decoder
 
 HEAD = "lm_head.weight"
@@ -51,10 +50,10 @@ def _tensor_files(folder: Path) -> dict[str, safe_open]:
     """Tensor name -> the open file that holds it."""
     index = folder / "model.safetensors.index.json"
     if index.exists():
-        try:
-            names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        except (json.JSONDecodeError, KeyError) as error:
-            raise ModelFormatError(f"{index} is damaged: {error!r}") from None
+        weight_map = read_json(index).get("weight_map")
+        if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+            raise ModelFormatError(f"{index} is damaged: it has no 'weight_map' from weights to file names")
+        names = sorted(set(weight_map.values()))
     else:
         names = ["model.safetensors"]
     for name in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -98,7 +99,20 @@ def test_a_sliding_window_limits_the_sequence(changes, longest):
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, r"rope type 'dynamic' .* default, linear, llama3, yarn"),
         ({"rope_scaling": {"type": "linear"}}, r"'linear' needs a factor"),
         ({"partial_rotary_factor": 0.5}, r"rotate the whole head"),
-        ({"layer_types": ["full_attention", "linear_attention"]}, r"layer_types full_attention, linear_attention"),
+        ({"layer_types": ["full_attention", "linear_attention"]}, r"layer_types=.*'linear_attention'\]: supported are"),
+        ({"layer_types": 5}, r"layer_types=5: supported are"),
+        ({"architectures": 5}, r"architecture 5 is not supported"),
+        ({"dtype": ["float32"]}, r"dtype \['float32'\] is not supported"),
+        ({"hidden_size": "4096"}, r"hidden_size='4096': must be a number above 0"),
+        ({"num_hidden_layers": 2.5}, r"num_hidden_layers=2\.5: must be an integer above 0"),
+        ({"num_attention_heads": -1}, r"num_attention_heads=-1: must be a number above 0"),
+        ({"vocab_size": 0}, r"vocab_size=0: must be a number above 0"),
+        ({"hidden_size": 16}, r"head_dim=0: must be a number above 0"),
+        ({"max_position_embeddings": True}, r"max_position_embeddings=True: must be"),
+        ({"rms_norm_eps": "1e-5"}, r"rms_norm_eps='1e-5': must be a number above 0"),
+        ({"rope_theta": "500000"}, r"rope_theta='500000': must be a number above 0"),
+        ({"rope_scaling": {"type": "linear", "factor": "2"}}, r"factor='2': must be a number above 0"),
+        ({"rope_scaling": "linear"}, r"rope_scaling='linear': must be an object of settings"),
         ({"num_key_value_heads": 5}, r"32 query heads cannot share 5 KV heads"),
     ],
 )
@@ -108,7 +122,7 @@ def test_what_cannot_run_is_named(changes, message):
 
 
 def test_a_missing_key_is_named():
-    with pytest.raises(ModelFormatError, match="LlamaForCausalLM has no 'intermediate_size'"):
+    with pytest.raises(ModelFormatError, match="'intermediate_size' is missing"):
         ModelConfig.from_hf({k: v for k, v in LLAMA.items() if k != "intermediate_size"})
 
 
@@ -116,7 +130,16 @@ def test_folders_without_a_readable_config(tmp_path):
     with pytest.raises(ModelNotFoundError, match=r"has no config\.json"):
         ModelConfig.from_folder(tmp_path)
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(ModelFormatError, match="not valid JSON"):
+    with pytest.raises(ModelFormatError, match=r"config\.json is not valid JSON"):
+        ModelConfig.from_folder(tmp_path)
+    (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ModelFormatError, match=r"config\.json is not valid JSON"):
+        ModelConfig.from_folder(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(ModelFormatError, match=r"config\.json is damaged: it holds no JSON object, but a list"):
+        ModelConfig.from_folder(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "hidden_size": "4096"}))
+    with pytest.raises(ModelFormatError, match=r"config\.json: hidden_size='4096'"):
         ModelConfig.from_folder(tmp_path)
 
 
