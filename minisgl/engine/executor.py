@@ -23,8 +23,8 @@ class EngineExecutor:
     """The real :class:`minisgl.scheduler.executor.Executor`.
 
     Page table and token pool are int32 ``[max_running_requests + 1, max_seq_len rounded up to whole pages]``. They
-    follow the host's writes and decide nothing. The last row is the dummy request's: all its slots are in the dummy
-    page.
+    follow the host's writes and decide nothing. Entries without a token, the dummy request's whole row (the last) among
+    them, name the dummy page's first slot, as on the host.
     """
 
     def __init__(
@@ -40,8 +40,7 @@ class EngineExecutor:
         self.attention = attention or TorchAttention(pool)
         num_pages, page_size = pool.data.shape[2] - 1, pool.data.shape[3]
         shape = (max_running_requests + 1, pages_for(max_seq_len, page_size) * page_size)
-        self.page_table = torch.zeros(shape, dtype=torch.int32, device=pool.data.device)
-        self.page_table[-1] = num_pages * page_size
+        self.page_table = torch.full(shape, num_pages * page_size, dtype=torch.int32, device=pool.data.device)
         self.token_pool = torch.zeros_like(self.page_table)
         self._in_flight: deque[tuple[Batch, Tensor, float, float]] = deque()
         self._origin = time.perf_counter()
@@ -73,10 +72,10 @@ class EngineExecutor:
         ends = [batch.ends[i] for i in drawn]
         tokens = sample(logits, [batch.params[i] for i in drawn], [batch.seeds[i] for i in drawn], ends)
         width = self.token_pool.shape[1]
-        # the last token a row can hold is generated without a place of its own: nothing will attend to it
-        fits = [j for j, end in enumerate(ends) if end < width]
-        places = torch.tensor([batch.rows[drawn[j]] * width + ends[j] for j in fits], dtype=torch.int64)
-        self.token_pool.view(-1)[places.to(tokens.device)] = tokens[fits].int()
+        # max_tokens is clamped to what max_seq_len leaves, so every token has its place; past it lies the next row
+        assert max(ends) < width, f"samples for positions {ends}, and rows hold {width} tokens"
+        places = torch.tensor([batch.rows[i] * width + batch.ends[i] for i in drawn], dtype=torch.int64)
+        self.token_pool.view(-1)[places.to(tokens.device)] = tokens.int()
         return tokens
 
     def collect(self) -> BatchResult:
