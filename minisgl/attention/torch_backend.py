@@ -24,9 +24,10 @@ class TorchAttention:
         self.metadata: AttentionMetadata | None = None
         self.padded_slots: Tensor | None = None  # [requests * longest]
         self.padding_mask: Tensor | None = None  # [requests, 1, 1, longest], True is attended to
+        self.prefix_masks: list[Tensor | None] = []  # per request [new, all], True is attended to; None: causal
 
     def prepare(self, metadata: AttentionMetadata) -> None:
-        """Take the batch's metadata; for a decode batch also lay out the padded slots and their mask."""
+        """Take the batch's metadata and build what all layers share: padded slots and their mask, or prefix masks."""
         self.metadata = metadata
         if metadata.decode:
             columns = np.arange(metadata.ends.max())[None]
@@ -35,6 +36,14 @@ class TorchAttention:
             slots = metadata.kv_indices
             self.padded_slots = slots.index_select(0, torch.from_numpy(index.ravel()).to(slots.device))
             self.padding_mask = torch.from_numpy(columns <= last).to(slots.device)[:, None, None]
+            self.prefix_masks = []
+        else:
+            device = metadata.slots.device
+            # with a prefix, new token i sees the keys up to start + i, which SDPA's own causal flag does not say
+            self.prefix_masks = [
+                torch.ones(end - start, end, dtype=torch.bool, device=device).tril(start) if start else None
+                for start, end in zip(metadata.starts.tolist(), metadata.ends.tolist(), strict=True)
+            ]
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
         """Store ``k`` and ``v`` ``[tokens, kv_heads, head_dim]``, attend with ``q`` ``[tokens, heads, head_dim]``."""
@@ -56,15 +65,13 @@ class TorchAttention:
     def _prefill(self, metadata: AttentionMetadata, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """KV heads are the batch, the group's heads share K and V by a stride of 0."""
         outputs = []
-        for i, (start, end) in enumerate(zip(metadata.starts.tolist(), metadata.ends.tolist(), strict=True)):
+        for i, mask in enumerate(self.prefix_masks):
             slots = metadata.kv_indices[metadata.kv_indptr[i] : metadata.kv_indptr[i + 1]]
             rows = q[metadata.qo_indptr[i] : metadata.qo_indptr[i + 1]].permute(1, 2, 0, 3)
             k, v = (
                 side.index_select(0, slots).transpose(0, 1).unsqueeze(1).expand(-1, rows.shape[1], -1, -1)
                 for side in (keys, values)
             )
-            # with a prefix, new token i sees the keys up to start + i, which SDPA's own causal flag does not say
-            mask = torch.ones(end - start, end, dtype=torch.bool, device=q.device).tril(start) if start else None
-            out = F.scaled_dot_product_attention(rows, k, v, attn_mask=mask, is_causal=start == 0)
+            out = F.scaled_dot_product_attention(rows, k, v, attn_mask=mask, is_causal=mask is None)
             outputs.append(out.permute(2, 0, 1, 3))
         return torch.cat(outputs)

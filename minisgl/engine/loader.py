@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from minisgl.engine.executor import EngineExecutor
 from minisgl.engine.memory import MemoryReport, size_pool
 from minisgl.errors import ConfigError, ModelFormatError
 from minisgl.kvcache.pool import KVPool
-from minisgl.models.config import ModelConfig
+from minisgl.models.config import ModelConfig, read_json
 from minisgl.models.decoder import Decoder
 from minisgl.models.hub import resolve_model
 from minisgl.models.weights import load_model
@@ -24,7 +23,7 @@ from minisgl.models.weights import load_model
 _loaded: WeakValueDictionary[tuple, Decoder] = WeakValueDictionary()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LoadedEngine:
     """Everything the offline API needs of a model.
 
@@ -48,9 +47,15 @@ class LoadedEngine:
     eos_token_ids: tuple[int, ...]
     memory: MemoryReport
 
+    def __repr__(self) -> str:
+        c = self.config
+        return f"LoadedEngine({self.name!r}, pages={c.num_pages}x{c.page_size}, {c.dtype} on {c.device})"
+
 
 def load_engine(model: str | Path, config: EngineConfig) -> LoadedEngine:
     """Find the model (see :func:`minisgl.models.hub.resolve_model`), load it, and allocate the KV pool.
+
+    Everything that can be refused without the weights is refused before they are read.
 
     Raises:
         ModelNotFoundError: the name leads nowhere.
@@ -67,22 +72,30 @@ def load_engine(model: str | Path, config: EngineConfig) -> LoadedEngine:
     device = _device(config.device)
     dtype = config.dtype if config.dtype != "auto" else "float32" if device.type == "cpu" else model_config.dtype
     torch_dtype = getattr(torch, dtype)
-    if config.num_pages is not None:  # a pool that cannot fit is refused before the weights are read
-        size_pool(model_config, config, dtype, device)
+    size_pool(model_config, config, dtype, device)  # what cannot fit now will not fit beside the weights either
+    eos_token_ids, tokenizer = _eos_token_ids(folder), _tokenizer(folder)
     decoder = _shared(model_config, folder, torch_dtype, device)
     num_pages = size_pool(model_config, config, dtype, device)
     max_seq_len = config.max_seq_len or min(model_config.max_seq_len, num_pages * config.page_size)
-    pool = KVPool(model_config, num_pages, config.page_size, torch_dtype, device)
+    pool = KVPool(
+        num_layers=model_config.num_layers,
+        num_kv_heads=model_config.num_kv_heads,
+        head_dim=model_config.head_dim,
+        num_pages=num_pages,
+        page_size=config.page_size,
+        dtype=torch_dtype,
+        device=device,
+    )
     return LoadedEngine(
         name=str(model),
         folder=folder,
         executor=EngineExecutor(decoder, pool, config.max_running_requests, max_seq_len),
-        tokenizer=_tokenizer(folder),
+        tokenizer=tokenizer,
         model_config=model_config,
         config=dataclasses.replace(
             config, num_pages=num_pages, kv_gib=None, max_seq_len=max_seq_len, dtype=dtype, device=str(device)
         ),
-        eos_token_ids=_eos_token_ids(folder),
+        eos_token_ids=eos_token_ids,
         memory=MemoryReport(
             weight_bytes=decoder.weight_bytes,
             kv_bytes_per_token=model_config.kv_bytes_per_token(dtype),
@@ -122,14 +135,20 @@ def _device(name: str) -> torch.device:
 
 
 def _tokenizer(folder: Path) -> Any:
-    if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")):
+    names = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+    files = [folder / name for name in names if (folder / name).exists()]
+    if not files:
         return None
     from transformers import AutoTokenizer  # takes seconds to import, and only this line needs it
 
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (ImportError, OSError, ValueError) as error:
-        raise ModelFormatError(f"the tokenizer in {folder} cannot be loaded: {error}") from error
+    except Exception as error:  # what a damaged file raises is the libraries' choice, down to a bare Exception
+        for file in files:
+            if file.suffix == ".json":
+                read_json(file)  # names the file, if it is damaged that badly
+        found = ", ".join(file.name for file in files)
+        raise ModelFormatError(f"the tokenizer in {folder} ({found}) cannot be loaded: {error}") from error
 
 
 def _eos_token_ids(folder: Path) -> tuple[int, ...]:
@@ -137,6 +156,9 @@ def _eos_token_ids(folder: Path) -> tuple[int, ...]:
     found: list[int] = []
     for name in ("generation_config.json", "config.json"):
         if (folder / name).exists():
-            ids = json.loads((folder / name).read_text(encoding="utf-8")).get("eos_token_id")
-            found += ids if isinstance(ids, list) else [] if ids is None else [ids]
+            ids = read_json(folder / name).get("eos_token_id")
+            ids = ids if isinstance(ids, list) else [] if ids is None else [ids]
+            if not all(type(i) is int for i in ids):
+                raise ModelFormatError(f"{folder / name}: eos_token_id={ids!r}: must be token ids (integers)")
+            found += ids
     return tuple(dict.fromkeys(found))

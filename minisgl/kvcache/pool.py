@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from minisgl.models.config import ModelConfig
-
 
 class KVPool:
     """K and V of all layers, allocated once: ``[2, layers, num_pages + 1, page_size, kv_heads, head_dim]``.
@@ -16,9 +14,17 @@ class KVPool:
     """
 
     def __init__(
-        self, config: ModelConfig, num_pages: int, page_size: int, dtype: torch.dtype, device: str | torch.device
+        self,
+        *,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        num_pages: int,
+        page_size: int,
+        dtype: torch.dtype,
+        device: str | torch.device,
     ) -> None:
-        shape = (2, config.num_layers, num_pages + 1, page_size, config.num_kv_heads, config.head_dim)
+        shape = (2, num_layers, num_pages + 1, page_size, num_kv_heads, head_dim)
         # zeros and not empty: whatever reads ahead of its data must find finite numbers
         self.data = torch.zeros(shape, dtype=dtype, device=device)
         self._flat = self.data.flatten(2, 3)

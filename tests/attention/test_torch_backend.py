@@ -6,28 +6,17 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as functional
 
 from minisgl.attention import TorchAttention, build_metadata
 from minisgl.kvcache.pool import KVPool
-from minisgl.models.config import ModelConfig, RopeConfig
 
 HEAD_DIM = 8
 
 
-def model(kv_heads: int, group: int) -> ModelConfig:
-    return ModelConfig(
-        architecture="LlamaForCausalLM",
-        vocab_size=10,
-        hidden_size=8,
-        intermediate_size=8,
-        num_layers=2,
-        num_heads=kv_heads * group,
-        num_kv_heads=kv_heads,
-        head_dim=HEAD_DIM,
-        rms_norm_eps=1e-6,
-        max_seq_len=64,
-        rope=RopeConfig(),
-    )
+def kv_pool(kv_heads: int) -> KVPool:
+    shape = {"num_layers": 2, "num_kv_heads": kv_heads, "head_dim": HEAD_DIM, "num_pages": 31, "page_size": 4}
+    return KVPool(**shape, dtype=torch.float32, device="cpu")
 
 
 def written_out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int) -> torch.Tensor:
@@ -55,7 +44,7 @@ SPANS = {
 @pytest.mark.parametrize(("kv_heads", "group"), [(2, 1), (2, 3), (1, 4), (3, 2)])
 def test_every_mixture_equals_attention_written_out(spans, kv_heads, group):
     generator = torch.Generator().manual_seed(0)
-    pool = KVPool(model(kv_heads, group), 31, 4, torch.float32, "cpu")
+    pool = kv_pool(kv_heads)
     pool.data.fill_(torch.nan)  # nothing but what is stored may be read
     slots = torch.randperm(31 * 4, generator=generator).int()
     table = torch.zeros(5, 24, dtype=torch.int32)
@@ -76,3 +65,25 @@ def test_every_mixture_equals_attention_written_out(spans, kv_heads, group):
     found = attention.forward(torch.cat(queries), k, v, layer=1)
     assert torch.allclose(found, torch.cat(wanted), atol=1e-6)
     assert pool.data[:, 0].isnan().all()
+
+
+@pytest.mark.parametrize("spans", [SPANS["chunks and prefixes"], SPANS["decode"]], ids=["prefill", "decode"])
+def test_masks_are_made_once_for_all_layers(spans, monkeypatch):
+    masks = []
+    own = functional.scaled_dot_product_attention
+
+    def noted(*args, attn_mask=None, **options):
+        masks.append(attn_mask)
+        return own(*args, attn_mask=attn_mask, **options)
+
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", noted)
+    attention = TorchAttention(kv_pool(2))
+    starts, ends = zip(*spans, strict=True)
+    table = torch.arange(len(spans) * 24, dtype=torch.int32).view(-1, 24)
+    attention.prepare(build_metadata(table, range(len(spans)), starts, ends))
+    tokens = sum(ends) - sum(starts)
+    for layer in (0, 1):
+        attention.forward(*torch.zeros(3, tokens, 2, HEAD_DIM), layer)
+    half = len(masks) // 2
+    assert all(first is second for first, second in zip(masks[:half], masks[half:], strict=True))
+    assert any(mask is not None for mask in masks)

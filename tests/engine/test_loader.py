@@ -23,6 +23,7 @@ def test_what_was_left_open_is_decided(tiny_folder):
     stored = load_file(folder / "model.safetensors")
     assert engine.memory.weight_bytes == sum(4 * weight.numel() for weight in stored.values())
     assert engine.memory.pool_bytes == engine.executor.pool.data.numel() * 4
+    assert repr(engine) == f"LoadedEngine({str(folder)!r}, pages=20x4, float32 on cpu)"
 
 
 def test_the_models_positions_limit_a_large_pool(tiny_folder):
@@ -42,10 +43,22 @@ def test_devices_that_are_not_there(tiny_folder, device):
         load_engine(tiny_folder("llama"), EngineConfig(num_pages=20, device=device))
 
 
-def test_an_oversized_pool_is_refused_before_the_weights_are_read(tiny_folder, monkeypatch):
-    monkeypatch.setattr("minisgl.engine.loader.load_model", lambda *_: pytest.fail("the weights were read"))
-    with pytest.raises(ConfigError, match="lower num_pages"):
-        load_engine(tiny_folder("llama"), EngineConfig(num_pages=10**12, device="cpu"))
+@pytest.fixture
+def no_weights(monkeypatch) -> None:
+    def refuse(*_):
+        raise AssertionError("the weights were read")
+
+    monkeypatch.setattr("minisgl.engine.loader.load_model", refuse)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"), [({"num_pages": 10**12}, "lower num_pages"), ({"kv_gib": 1e-9}, "no room for 2 pages")]
+)
+def test_a_pool_that_cannot_be_is_refused_before_the_weights_are_read(tiny_folder, tmp_path, no_weights, size, message):
+    # a copy, as no other test's engine may hold its weights
+    folder = shutil.copytree(tiny_folder("llama"), tmp_path / "model")
+    with pytest.raises(ConfigError, match=message):
+        load_engine(folder, EngineConfig(device="cpu", **size))
 
 
 def test_an_unknown_model():
@@ -62,7 +75,26 @@ def test_end_tokens_of_both_files(tiny_folder, tmp_path):
     assert load_engine(folder, EngineConfig(num_pages=20, device="cpu")).eos_token_ids == (7, 1, 9)
 
 
-def test_a_damaged_tokenizer(tiny_folder, tmp_path):
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", "[]", r"config\.json is damaged: it holds no JSON object, but a list"),
+        ("generation_config.json", "{", r"generation_config\.json is not valid JSON"),
+        ("generation_config.json", "[]", r"generation_config\.json is damaged"),
+        ("generation_config.json", '{"eos_token_id": "2"}', r"generation_config\.json: eos_token_id=\['2'\]"),
+        ("tokenizer.json", "{", r"tokenizer\.json is not valid JSON"),
+        ("tokenizer.json", '{"model": 5}', r"the tokenizer in .*tokenizer\.json.* cannot be loaded"),
+        ("tokenizer_config.json", "[]", r"tokenizer_config\.json is damaged"),
+    ],
+)
+def test_a_damaged_file_is_named_before_the_weights_are_read(tiny_folder, tmp_path, no_weights, file, content, message):
+    folder = shutil.copytree(tiny_folder("llama"), tmp_path / "model")
+    (folder / file).write_text(content)
+    with pytest.raises(ModelFormatError, match=message):
+        load_engine(folder, EngineConfig(num_pages=20, device="cpu"))
+
+
+def test_a_tokenizer_of_an_unknown_class(tiny_folder, tmp_path):
     folder = shutil.copytree(tiny_folder("llama"), tmp_path / "model")
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "NoSuchTokenizer"}')
     (folder / "tokenizer.json").unlink()

@@ -35,13 +35,15 @@ QWEN3_06B, LLAMA31_8B = model(28, 8, 128), model(32, 8, 128)
 
 
 def test_pool_shape_of_qwen3_06b():
-    pool = KVPool(QWEN3_06B, 64, 16, torch.bfloat16, "meta")
+    pool = KVPool(
+        num_layers=28, num_kv_heads=8, head_dim=128, num_pages=64, page_size=16, dtype=torch.bfloat16, device="meta"
+    )
     assert pool.data.shape == (2, 28, 65, 16, 8, 128)
     assert [view.shape for view in pool.layer(27)] == [(1040, 8, 128)] * 2
 
 
 def test_store_three_tokens():
-    pool = KVPool(model(3, 2, 4), 4, 2, torch.float32, "cpu")
+    pool = KVPool(num_layers=3, num_kv_heads=2, head_dim=4, num_pages=4, page_size=2, dtype=torch.float32, device="cpu")
     assert pool.data.shape == (2, 3, 5, 2, 2, 4)
     assert not pool.data.any()
     k, v = torch.randn(2, 3, 2, 4, generator=torch.Generator().manual_seed(0))
