@@ -26,6 +26,9 @@ else
   TORCH_PIP ?= torch
 endif
 
+# Threads that wait for work by spinning are a third faster on an idle machine and ten times slower on a busy one.
+export OMP_WAIT_POLICY ?= PASSIVE
+
 LAB_OPEN    ?= notebooks/00_watch_a_run.ipynb
 LAB_ARGS    ?=
 DEMO_HTML   ?= demo.html
@@ -63,7 +66,7 @@ env: $(VENV)/.stamp-lab ## only the environment of lab and demo
 env-dev: $(VENV)/.stamp-dev ## only the environment of test
 
 model: $(VENV)/.stamp-lab ## only the model
-	@echo "==> Fetching the model $(MODEL) (once)"
+	@echo "==> Looking for the model $(MODEL) (fetched once)"
 	@$(PY) -m minisgl.models.hub $(MODEL)
 
 lint: $(VENV)/.stamp-dev ## style only

@@ -82,3 +82,6 @@ class History:
             "deltas": self.deltas,
             "steps": self.steps,
         }
+
+    def __repr__(self) -> str:
+        return f"History(steps {self.first} to {self.last}, {len(self._keyframes)} keyframes)"

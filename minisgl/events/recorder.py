@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from html import escape
 from typing import Any, Protocol
@@ -83,6 +83,9 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
 
     def __repr__(self) -> str:
         steps = self.steps

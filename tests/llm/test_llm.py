@@ -288,6 +288,15 @@ class TestFailure:
         assert sound(llm)
 
 
+@pytest.fixture
+def ctrl_c():
+    """Python's own handler: a test run started in the background inherits one that ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 class TestInterrupt:
     def test_every_page_comes_back_and_the_next_call_is_right(self, llm, folder):
         """Ctrl-C in the middle of a forward: the step ends, the call's requests are aborted, then it is raised."""

@@ -25,7 +25,7 @@ def test_the_python_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    for said in ("Paris", "step=3", "request 1 is admitted: needs 9, 0 promised, 64 in all"):
+    for said in ("Paris", "Snapshot(step=3", "request 1 is admitted: needs 9, 0 promised, 64 in all"):
         assert said in done.stdout
 
 
