@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 pytest.importorskip("plotly", reason="charts need the extra [lab]")
 
 from minisgl.events.recorder import Recorder, Trace
+from minisgl.events.types import AdmissionTested
 from minisgl_widgets import admission_chart, pool_chart
 from minisgl_widgets.charts import counters
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
@@ -50,16 +53,41 @@ def test_pool_chart() -> None:
     assert pool_chart(trace.history, title="five prompts").to_json() == chart.to_json()
 
 
+def bars_of(chart) -> dict[str, list[int]]:
+    """What each kind of pages adds to the bars, by bar; a part that no bar has is left out."""
+    labels = chart.layout.yaxis.ticktext
+    for part in chart.data:
+        assert part.y == chart.layout.yaxis.tickvals and part.orientation == "h" and len(part.x) == len(labels)
+    return {part.name: list(part.x) for part in chart.data}
+
+
 def test_admission_chart() -> None:
     trace = oracle("naive")
     chart = admission_chart(trace.at(1))
-    bars = {bar.name: list(bar.y) for bar in chart.data}
+    bars = bars_of(chart)
     assert bars["need"] == [13, 0, 0, 13, 0, 0, 12, 0, 0, 23, 0, 0, 13, 0]
     assert bars["promised"] == [0, 0, 0, 13, 0, 0, 26, 0, 0, 38, 0, 0, 61, 0]
     assert bars["free"] == [0, 64, 64] * 4 + [0, 64]
     assert set(bars) == {"need", "promised", "free"}
-    assert chart.data[0].x[0][-1] == "request 4: waits"
+    assert chart.layout.yaxis.ticktext[-2:] == ("request 4, step 1 (waits): asked", "to be had")
     assert len(chart.to_json()) < 10_000
+    assert admission_chart(trace.at(1)).to_json() == chart.to_json()
+
+
+def test_a_request_tested_again_has_bars_of_its_own() -> None:
+    tests = [t for t in oracle("naive").of(AdmissionTested) if t.uid == 4]
+    chart = admission_chart(tests)
+    labels, bars = chart.layout.yaxis.ticktext, bars_of(chart)
+    asked = [i for i, label in enumerate(labels) if label.endswith("asked")]
+    verdicts = [(1, "waits"), (2, "waits"), (9, "admitted")]
+    assert [labels[i] for i in asked] == [f"request 4, step {step} ({verdict}): asked" for step, verdict in verdicts]
+    assert labels[asked[-1] :] == ("request 4, step 9 (admitted): asked", "to be had", "once locked")
+    assert [(bars["need"][i], bars["promised"][i]) for i in asked] == [(t.need, t.reserved) for t in tests]
+    assert [bars["free"][i + 1] for i in asked] == [t.free for t in tests]
+    places = chart.layout.yaxis.tickvals
+    assert all(a + 1 <= b for a, b in pairwise(places)), "bars overlap"
+    assert chart.layout.height > admission_chart(tests[:1]).layout.height
+    assert len(admission_chart([]).data) == 0
 
 
 def test_refusals_before_the_page_test_are_left_out() -> None:
@@ -67,4 +95,4 @@ def test_refusals_before_the_page_test_are_left_out() -> None:
     with Recorder(llm) as recorder:
         llm.generate([[1, 2], [3, 4]], ORACLE_PARAMS)
     chart = admission_chart(recorder.trace.at(1))
-    assert {x for bar in chart.data for x in bar.x[0]} == {"request 0: admitted"}
+    assert chart.layout.yaxis.ticktext == ("request 0, step 1 (admitted): asked", "to be had", "once locked")

@@ -21,6 +21,9 @@ AREAS = {  # of the pool chart, from the bottom up: counter -> name, colour
     "evictable_pages": ("cached, evictable", palette.KINDS["evictable"]),
     "free_pages": ("free", palette.KINDS["free"]),
 }
+TEST_GAP = 0.5  # between the bars of two tests, in bars
+BAR_HEIGHT = 22  # pixels
+CHART_EDGES = 130  # pixels above and below the bars
 
 
 def counters(run: Trace | History, scheduled: bool = False) -> dict[str, list[int]]:
@@ -65,30 +68,40 @@ def pool_chart(run: Trace | History, scheduled: bool = False, title: str = "") -
 
 
 def admission_chart(tests: Snapshot | Iterable[AdmissionTested], title: str = "") -> Figure:
-    """Every test's inequality as stacked bars: what is asked, what is to be had, and that with the prefix locked."""
+    """Every test's inequality as bars, one below the other: what is asked, what is to be had, and that once the prefix
+    is locked. Each test has its own bars, also when a request is tested again in a later step."""
     import plotly.graph_objects as go
 
     listed = tests_of(tests) if isinstance(tests, Snapshot) else list(tests)
-    tested = [t for t in listed if t.need is not None]
-    groups: list[list[str]] = [[], []]
+    labels: list[str] = []
+    places: list[float] = []  # the bars of one test stand together
     parts: dict[str, list[int]] = {name: [] for name in palette.LEDGER}
-    for t in tested:
+    for number, t in enumerate(t for t in listed if t.need is not None):
+        verdict = "admitted" if t.verdict == "admitted" else "waits"
         bars: list[tuple[str, dict[str, Any]]] = [
-            ("asked", {"need": t.need, "promised": t.reserved}),
+            (f"request {t.uid}, step {t.step} ({verdict}): asked", {"need": t.need, "promised": t.reserved}),
             ("to be had", {"free": t.free, "evictable": t.evictable, "pending": t.pending}),
         ]
         if t.evictable_locked is not None:
             locked = {"free": t.free, "evictable": t.evictable_locked, "pending": t.pending}
             bars.append(("once locked", locked))
         for label, values in bars:
-            groups[0].append(f"request {t.uid}: {'admitted' if t.verdict == 'admitted' else 'waits'}")
-            groups[1].append(label)
+            places.append(len(places) + number * TEST_GAP)
+            labels.append(label)
             for name in parts:
                 parts[name].append(values.get(name) or 0)
-    chart = go.Figure(layout=_layout(title or "Admission", "", "pages") | {"barmode": "stack"})
-    for name, heights in parts.items():
-        if any(heights):
-            chart.add_bar(x=groups, y=heights, name=name, text=[v or "" for v in heights], marker=_bar(name))
+    last = places[-1] if places else 0.0
+    chart = go.Figure(layout=_layout(title or "Admission", "pages", "") | {"barmode": "stack", "bargap": 0.15})
+    chart.layout.height = CHART_EDGES + round(BAR_HEIGHT * (last + 1))
+    chart.layout.yaxis = {"tickvals": places, "ticktext": labels, "range": [last + 0.5, -0.5], "automargin": True}
+    chart.layout.yaxis.update(ticks="outside", ticklen=6, tickcolor=palette.LINE, zeroline=False)
+    chart.layout.legend.traceorder = "normal"
+    chart.layout.xaxis.rangemode = "tozero"
+    for name, widths in parts.items():
+        if any(widths):
+            text = [v or "" for v in widths]
+            bar = {"text": text, "textangle": 0, "textposition": "inside", "constraintext": "none"}
+            chart.add_bar(x=widths, y=places, orientation="h", width=0.85, name=name, marker=_bar(name), **bar)
     return chart
 
 
