@@ -369,3 +369,64 @@ def test_a_run_without_a_step_is_shown(chromium: Any, tmp_path: Path) -> None:
     assert count(8, "page") in page.text(".msgl-strip")
     assert page.problems == []
     page.context.close()
+
+
+def test_a_record_opens_at_its_first_step_and_is_not_live(chromium: Any, oracle: History, tmp_path: Path) -> None:
+    page = Opened(chromium, export_html(oracle.record({}, "Five requests"), tmp_path / "oracle.html"))
+    page.check(oracle, 1)
+    assert not page.page.locator(".msgl-live").is_visible()
+    page.page.set_viewport_size({"width": 1280, "height": 720})
+    assert page.page.locator("kbd").first.bounding_box()["y"] < 100, "how to play is said in sight"
+    page.context.close()
+
+
+LIVE = """() => {
+    const { stage } = document.querySelector("#stage"), { store } = stage, s = stage.constructor;
+    const keyframe = structuredClone(store.keyframes[0].state);
+    window.all = { deltas: store.deltas.slice(), steps: store.steps.slice() };
+    const fresh = new store.constructor();
+    fresh.load({ version: 1, keyframe, title: "", texts: {}, deltas: [], steps: [] });
+    document.querySelector("#stage").replaceChildren();
+    window.live = new s(document.querySelector("#stage"), fresh, { live: true });
+    window.more = (n) => {
+        const first = fresh.length;
+        const [deltas, steps] = [all.deltas, all.steps].map((list) => list.slice(first, first + n));
+        fresh.append({ kind: "tail", first, deltas, steps, texts: {} });
+    };
+}"""
+
+
+def test_a_live_stage_follows_and_keeps_new_requests_in_sight(chromium: Any, tmp_path: Path) -> None:
+    pool = {"num_pages": 400, "max_seq_len": 16, "max_running_requests": 4}
+    many = run([[i, 1, 2] for i in range(40)], max_tokens=4, every=2, **pool)
+    page = Opened(chromium, export_html(many.record({}, "Many"), tmp_path / "many.html"))
+    page.page.evaluate(LIVE)
+    page.settle()
+    body = page.page.locator(".msgl-tbody")
+
+    def arrive(steps: int) -> int:
+        """How far the request table is scrolled after so many more steps."""
+        page.page.evaluate("(n) => more(n)", steps)
+        page.settle()
+        page.settle()
+        return body.evaluate("(el) => el.scrollTop")
+
+    assert page.page.locator(".msgl-live").inner_text() == "● live"
+    assert arrive(10) == 0 and page.step == 10
+    at = arrive(20)
+    assert page.step == 30 and at > 0
+    in_sight = body.evaluate("(el) => [el.scrollTop / 26, (el.scrollTop + el.clientHeight) / 26]")
+    live = [uid for uid, r in many.at(30).requests.items() if r.status != "finished"]
+    assert in_sight[0] <= max(live) < in_sight[1]
+    page.page.evaluate("live.goto(5)")
+    assert arrive(10) == at and page.step == 5, "whoever looks back is left alone"
+    page.page.evaluate("live.goto(40)")
+    assert arrive(0) > at and page.step == 40
+    body.evaluate("(el) => { el.scrollTop = 30; }")
+    page.settle()
+    assert arrive(10) == 30 and page.step == 50, "so is who scrolled by hand"
+    body.evaluate("(el) => { el.scrollTop = el.scrollHeight; }")
+    page.settle()
+    assert arrive(10) > at
+    assert page.problems == []
+    page.context.close()

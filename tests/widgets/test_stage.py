@@ -37,6 +37,7 @@ def test_a_recorded_run(cache: str) -> None:
     assert record["title"] == "the oracle" and record["texts"]["100"] == " w100"
     assert stage.length == len(record["deltas"]) == len(record["steps"]) == 16
     assert stage.at(9) == trace.at(9)
+    assert not stage.live  # it is over: it opens at its beginning
     assert Stage(trace.history, trace.texts, "the oracle").record == stage.record
     assert "stage.js" in stage._esm and ".msgl" in stage._css
 

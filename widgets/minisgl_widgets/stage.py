@@ -31,6 +31,7 @@ class Stage(anywidget.AnyWidget):
         run: a Trace, a History, or a Feed that is still growing.
         texts: what token ids say, for a History (a Trace brings its own).
         title: shown above the views.
+        live: follow the newest step; else the views open at the first step of the record.
         on_request: called, from any thread, when a browser asks for the whole record; default: it is sent at once.
     """
 
@@ -38,12 +39,14 @@ class Stage(anywidget.AnyWidget):
     _css = styles()
     record = traitlets.Unicode().tag(sync=True)  # JSON of History.record()
     length = traitlets.Int().tag(sync=True)  # steps the kernel has
+    live = traitlets.Bool(False).tag(sync=True)  # the run goes on: follow its newest step
 
     def __init__(
         self,
         run: Trace | History | Feed,
         texts: Mapping[int, str] | None = None,
         title: str = "",
+        live: bool = False,
         on_request: Callable[[], None] | None = None,
     ) -> None:
         self.feed = Feed.of(run, texts, title)
@@ -51,7 +54,7 @@ class Stage(anywidget.AnyWidget):
         self._sent_at = -PATIENCE  # seconds, monotonic clock
         self._drawn = -1  # the last step that a browser said it has drawn
         record = self._whole()
-        super().__init__(record=record, length=self._sent)
+        super().__init__(record=record, length=self._sent, live=live)
         self.on_msg(self._message)
 
     @property

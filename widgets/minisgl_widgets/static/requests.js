@@ -15,6 +15,9 @@ export class Requests {
     this.built = new Map();
     this.top = this.high = 0;
     this.room = 20;
+    this.known = 0; // requests there were when the newest step was last followed
+    this.placed = 0; // where this view scrolled to by itself
+    this.byHand = false;
     this.body = h("div", { class: "msgl-tbody msgl-scroll" }, this.rows);
     const heads = HEADINGS.map((c) => h("span", { role: "columnheader" }, c));
     this.prompt = heads[2];
@@ -23,14 +26,34 @@ export class Requests {
     const { el, note } = panel("requests", "Requests", "", this.table);
     this.el = el;
     this.note = note;
-    this.body.addEventListener("scroll", () => stage.redraw());
+    this.body.addEventListener("scroll", () => {
+      const { scrollTop, clientHeight, scrollHeight } = this.body;
+      if (Math.abs(scrollTop - this.placed) > 1) this.byHand = scrollTop + clientHeight < scrollHeight - 1;
+      stage.redraw();
+    });
+  }
+
+  /** Bring the newest request that has not ended into sight. @param {number[]} uids @param {any} state */
+  _show(uids, state) {
+    let newest = uids.length - 1;
+    while (newest > 0 && (state.requests[uids[newest]]?.status ?? "finished") === "finished") newest--;
+    if (newest <= 0) newest = uids.length - 1;
+    const { clientHeight, scrollTop } = this.body;
+    if (newest * LINE >= scrollTop && (newest + 1) * LINE <= scrollTop + clientHeight) return;
+    this.body.scrollTop = (newest + 1) * LINE - clientHeight;
+    this.placed = this.top = this.body.scrollTop;
+    this.high = clientHeight;
   }
 
   /** @param {import("./stage.js").Frame} frame */
-  draw({ state, store }) {
+  draw({ state, store, following }) {
     const { uids } = store;
     this.body.style.setProperty("--rows", String(Math.max(1, Math.min(8, uids.length))));
     this.rows.style.height = `${uids.length * LINE}px`;
+    if (following && uids.length > this.known) {
+      this.known = uids.length;
+      if (!this.byHand) this._show(uids, state);
+    }
     const { waiting, running } = state;
     const done = Object.values(state.requests).filter((r) => r.status === "finished").length;
     this.el.dataset.waiting = String(waiting.length);
@@ -78,7 +101,7 @@ export class Requests {
       "data-reason": r.reason, "data-pages-held": r.pages.length, "data-reserved": r.reserved, "data-matched": matched, "data-output": r.output.length,
       "data-cached-len": r.cached_len, "data-prompt": r.prompt.length },
       h("span", { role: "cell" }, chip(uid)),
-      h("span", { role: "cell", class: "msgl-status" }, h("i", { "aria-hidden": "true" }, STATUS_SIGNS[status]), ` ${STATUS_WORDS[status]}${why}`),
+      h("span", { role: "cell", class: "msgl-status", title: `${STATUS_WORDS[status]}${why}` }, h("i", { "aria-hidden": "true" }, STATUS_SIGNS[status]), ` ${STATUS_WORDS[status]}${why}`),
       h("span", { role: "cell", class: "msgl-text", title: clipped(texts, r.prompt, 400) }, hit ? h("span", { class: "msgl-cached" }, hit) : null, r.error ? r.error : own),
       h("span", { role: "cell", class: "msgl-text msgl-out", title: output }, output ? middle(output, 60) : ""),
       h("span", { role: "cell", class: "msgl-num", title: `${count(r.prompt.length, "prompt token")}, ${matched} found in the cache` }, matched ? `${r.prompt.length} (${matched})` : r.prompt.length),

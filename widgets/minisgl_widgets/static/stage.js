@@ -33,7 +33,7 @@ import { Words } from "./words.js";
  * @typedef {import("./record.js").Pointer} Pointer
  * @typedef {{store: RunStore, state: any, step: number, entry: import("./record.js").StepEntry | null,
  *   delta: import("./record.js").Change[], kinds: Uint8Array, counts: Record<string, number>,
- *   selection: import("./record.js").Selection | null, suspects: Set<number>, changed: Set<number>, palette: any}} Frame
+ *   selection: import("./record.js").Selection | null, suspects: Set<number>, changed: Set<number>, palette: any, following: boolean}} Frame
  *   everything a view draws
  */
 
@@ -41,8 +41,9 @@ import { Words } from "./words.js";
 export class Stage {
   /** @param {HTMLElement} el @param {RunStore} store
    * @param {{live?: boolean, drawn?: (step: number) => void, moved?: (step: number) => void, heading?: HTMLElement}} [options] */
-  constructor(el, store, { live = true, drawn = () => {}, moved = () => {}, heading } = {}) {
+  constructor(el, store, { live = false, drawn = () => {}, moved = () => {}, heading } = {}) {
     this.store = store;
+    this.live = live;
     this.drawn = drawn;
     this.moved = moved;
     /** @type {Cursor | null} */
@@ -105,9 +106,10 @@ export class Stage {
   _changed(what) {
     const { store } = this;
     if (!store.ready) return this.redraw();
-    const followed = !this.cursor || this.cursor.step >= this.tail;
+    const followed = this.live && (!this.cursor || this.cursor.step >= this.tail);
     if (what === "load") {
-      this.cursor = new Cursor(store, followed || !this.cursor ? store.last : this.cursor.step);
+      // a record opens at the first step that did something, a live run at its newest
+      this.cursor = new Cursor(store, followed ? store.last : this.cursor?.step ?? store.first + 1);
     } else if (followed && !this.player.timer) /** @type {Cursor} */ (this.cursor).moveTo(store.last);
     this.tail = store.last;
     this.redraw();
@@ -198,7 +200,8 @@ export class Stage {
     for (const [path] of delta) if (path[0] === "pages" && path[1] === "owner") changed.add(path[2]);
     /** @type {Frame} */
     const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), selection: selectionOf(state, this.hovered ?? this.pinned),
-      suspects: pagesNamed(entry ? entry.violations : []), changed, palette: this.palette };
+      suspects: pagesNamed(entry ? entry.violations : []), changed, palette: this.palette,
+      following: this.live && step === store.last };
     this.title.textContent = store.title || "A run of minisgl";
     for (const view of [this.player, this.strip, this.requests, this.tree]) view.measure();
     for (const view of this.views) view.draw(frame);
@@ -250,7 +253,7 @@ export default () => {
     /** @param {{model: any, el: HTMLElement}} context */
     render({ model, el }) {
       const stage = new Stage(el, store, {
-        live: !model.get("exported"),
+        live: Boolean(model.get("live")),
         drawn: (step) => model.send({ kind: "drawn", step }),
         moved: model.get("moved"),
         heading: model.get("heading"),
