@@ -49,7 +49,8 @@ def test_the_methods_give_the_admission_oracle() -> None:
     assert numbers(dash, 7) == (1, 11, 4)
     end = dash.run()
     assert (end.step, numbers(dash, 9), numbers(dash, 16)) == (16, (0, 59, 7), (0, 64, 0))
-    assert "<b>idle</b>" in dash._status.value and "free=64" in dash._status.value
+    assert "<b>idle</b> after step 16 · 0 running, 0 waiting<" in dash._status.value
+    assert "free=64" in dash._status.value  # the rest is in its tooltip
     assert dash._error.value == ""
     assert dash.llm.stepping_threads == {"minisgl-dashboard"}
     assert dash.trace.at(9) == dash.at(9)
@@ -61,13 +62,15 @@ def test_clicks_do_the_same() -> None:
     dash = make()
     click(dash, "Step")
     settle(dash)
-    assert dash.history.last == 1 and "<b>paused</b>" in dash._status.value
+    said = "<b>paused</b> after step 1 · 4 running, 1 waiting · 5 prompts submitted<"
+    assert dash.history.last == 1 and said in dash._status.value
     click(dash, "Run")
     settle(dash)
     assert dash.history.last == 16 and numbers(dash, 16) == (0, 64, 0)
     click(dash, "Add")
     settle(dash)
-    assert dash.history.last == 16 and "5 of 5 prompts submitted" in dash._status.value
+    assert dash.history.last == 16 and "<b>paused</b> after step 16" in dash._status.value
+    assert "5 prompts added; they take effect in the next step<" in dash._status.value
     click(dash, "Run")  # goes on with what was added, and does not submit the box again
     settle(dash)
     assert len(dash.at(dash.history.last).requests) == 10
@@ -98,12 +101,26 @@ def test_refused_prompts_are_shown_with_their_numbers_and_the_rest_runs() -> Non
     assert dash.errors == [] and dash._error.value == ""
 
 
+def test_equal_refusals_are_shown_once() -> None:
+    dash = make()
+    dash.add([[1], [], [2], [], [5, 1000], []])
+    assert [line[:34] for line in dash.errors] == [
+        "prompts 2, 4, 6: EmptyPromptError:",
+        "prompt 5: TokenOutOfVocabularyErro",
+    ]
+    assert "2 of 6 prompts added; they take effect in the next step<" in dash._status.value
+    dash.add([[1]])
+    assert "1 prompt added; it takes effect in the next step<" in dash._status.value and dash.errors == []
+
+
 def test_bad_parameters_are_shown() -> None:
     dash = make()
     dash._max_tokens.value = 0
     click(dash, "Run")
     settle(dash)
-    assert len(dash.errors) == 5 and "max_tokens=0" in dash._error.value
+    rule = "SamplingParamsError: max_tokens=0: must be an integer of at least 1"
+    assert dash.errors == [f"prompts 1-5: {rule}"] and rule in dash._error.value
+    assert "0 of 5 prompts submitted" in dash._status.value
     dash.run([[1, 2]], SamplingParams(temperature=float("nan")))
     assert "temperature=nan" in dash._error.value
     dash._prompts.value = "<b>\n"
@@ -177,7 +194,7 @@ def test_other_cells_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     llm.generate(ORACLE, ORACLE_PARAMS)
     assert dash.history.last == 16 and "step=16" in repr(dash)
     until(lambda: len(browser.deltas) == 16)
-    until(lambda: "<b>idle</b>: step=16" in dash._status.value)
+    until(lambda: "<b>idle</b> after step 16" in dash._status.value)
     assert llm.stepping_threads == {threading.current_thread().name}
 
 
@@ -297,6 +314,12 @@ def test_what_a_notebook_stores_has_the_numbers() -> None:
     assert shown["text/plain"] == repr(dash)
     assert "needs 13, 61 promised" in shown["text/html"] and "<script" not in shown["text/html"]
     assert "application/vnd.jupyter.widget-view+json" in shown
+
+
+def test_a_dashboard_is_live_and_says_its_speeds() -> None:
+    dash = make(speed=3)
+    assert dash.stage.live
+    assert [label for label, _ in dash._speed.options][:3] == ["1 step/s", "2 steps/s", "3 steps/s"]
 
 
 def test_save_html(tmp_path) -> None:

@@ -22,6 +22,7 @@ from minisgl.events.recorder import Trace
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.types import Event, RequestFinished, StepFinished
 from minisgl.events.words import count
+from minisgl.events.words import pages as runs
 from minisgl_widgets import palette
 from minisgl_widgets.engine_thread import EngineThread
 from minisgl_widgets.export import export_html
@@ -44,6 +45,7 @@ PROMPTS = (  # 5, 5, 4, 15 and 5 tokens for SmolLM2
 SPEEDS = (1, 2, 5, 10, 20, 50)  # steps per second; the slider's top has no limit
 
 ALERT = f"color: var(--jp-error-color0, {palette.BAD}); font-weight: bold; line-height: 1.5"
+ONE_LINE = "overflow: hidden; white-space: nowrap; text-overflow: ellipsis"
 
 _open: weakref.WeakValueDictionary[int, Dashboard] = weakref.WeakValueDictionary()  # by the id of the LLM they hold
 
@@ -76,7 +78,7 @@ class Dashboard(W.VBox):
         if before is not None:
             before.close()
         self.llm = llm
-        self._refused: list[str] = []  # prompts of the last submission that can never be served, one line each
+        self._refused: dict[str, list[int]] = {}  # why prompts of the last submission cannot be served -> their numbers
         self._failure = ""  # what stopped the last run, or a request in it
         self._note = ""
         self._elsewhere = False  # somebody else stepped the engine since the last frame
@@ -87,7 +89,7 @@ class Dashboard(W.VBox):
             self._feed = feed
             self._thread = EngineThread(llm.step, self._show, self._failed, lambda: self.stage.due_in())
             self._subscription = llm.on(None, self._listen)
-        self.stage = Stage(feed, on_request=self._resync)
+        self.stage = Stage(feed, live=True, on_request=self._resync)
         self._build(prompts, max_tokens, temperature, ignore_eos, speed)
         super().__init__([*self._rows, self.stage])
         self._thread.set_rate(self._speed.value)
@@ -115,7 +117,7 @@ class Dashboard(W.VBox):
         self._ignore_eos = W.Checkbox(
             ignore_eos, description="ignore_eos", indent=False, tooltip="do not stop at the model's end tokens"
         )
-        options = [*((f"{s} steps/s", s) for s in sorted({*SPEEDS, *([speed] if speed else [])}))]
+        options = [*((f"{s} step{'' if s == 1 else 's'}/s", s) for s in sorted({*SPEEDS, *([speed] if speed else [])}))]
         self._speed = W.SelectionSlider(
             options=[*options, ("as fast as it goes", math.inf)],
             value=speed or math.inf,
@@ -155,9 +157,9 @@ class Dashboard(W.VBox):
                 lambda: self._submit_later(*self._form()),
             ),
         ]
-        self._status = W.HTML(layout=W.Layout(margin="0"))
-        # room for one line is kept, so that the views do not move when something is wrong
-        self._error = W.HTML(layout=W.Layout(margin="0", min_height="28px", max_height="90px", overflow="auto"))
+        # both keep their height, so that the views do not move when there is more to say
+        self._status = W.HTML(layout=W.Layout(margin="0", height="28px", overflow="hidden"))
+        self._error = W.HTML(layout=W.Layout(margin="0", height="44px", overflow="auto"))
         fields = W.VBox([self._max_tokens, self._temperature, self._ignore_eos])
         controls = W.HBox([*buttons, self._speed], layout=W.Layout(flex_flow="row wrap", align_items="center"))
         self._rows = [W.HBox([self._prompts, fields]), controls, self._status, self._error]
@@ -193,22 +195,30 @@ class Dashboard(W.VBox):
         return self._thread.put(self._thread.halt)
 
     def _submit_later(self, prompts: list[Prompt], params: SamplingParams) -> Future:
-        return self._thread.put(lambda: self._submit(prompts, params))
+        def job() -> list[int]:
+            uids = self._submit(prompts, params)
+            if uids:
+                effect = "it takes effect" if len(uids) == 1 else "they take effect"
+                self._note = f"{_of(len(uids), len(prompts))} added; {effect} in the next step"
+                self._show()
+            return uids
+
+        return self._thread.put(job)
 
     # -- on the engine thread ------------------------------------------------------------------------------------------
 
     def _submit(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[int]:
         """Submit what can be served; the rest is shown, each with its own reason."""
         uids: list[int] = []
-        self._refused = []
+        self._refused = {}
         for number, prompt in enumerate(prompts, 1):
             try:
                 uids.append(self.llm.submit(prompt, params))
             except MinisglError as error:
-                self._refused.append(f"prompt {number}: {type(error).__name__}: {error}")
+                self._refused.setdefault(f"{type(error).__name__}: {error}", []).append(number)
         if not prompts:
-            self._refused.append("no prompts: write one per line into the box")
-        self._note = f"{len(uids)} of {count(len(prompts), 'prompt')} submitted"
+            self._refused["no prompts: write one per line into the box"] = []
+        self._note = f"{_of(len(uids), len(prompts))} submitted"
         self._show()
         return uids
 
@@ -219,8 +229,11 @@ class Dashboard(W.VBox):
         if state == "paused" and self._elsewhere:
             state = "run by another cell"
         self._elsewhere = False
-        note = f" - {self._note}" if self._note else ""
-        self._status.value = f'<span role="status"><b>{state}</b>: {escape(self.summary() + note)}</span>'
+        now = self.at(self.history.last)
+        requests = f"{now.counters['running']} running, {now.counters['waiting']} waiting"
+        said = " · ".join([f" after step {now.step}", requests, *([self._note] if self._note else [])])
+        whole = escape(f"{state}{said} ({summary(now)})")
+        self._status.value = f'<div role="status" style="{ONE_LINE}" title="{whole}"><b>{state}</b>{escape(said)}</div>'
         lines = "<br>".join(f"✕ {escape(line)}" for line in self.errors)
         self._error.value = f'<div role="alert" style="{ALERT}">{lines}</div>' if lines else ""
 
@@ -285,8 +298,15 @@ class Dashboard(W.VBox):
 
     @property
     def errors(self) -> list[str]:
-        """What is wrong, one line each: prompts of the last submission that were refused, what stopped the last run."""
-        return [*self._refused, *([self._failure] if self._failure else [])]
+        """What is wrong, one line each: prompts of the last submission that were refused, what stopped the last run.
+
+        Prompts that were refused for the same reason share a line: ``prompts 1-3, 5: ...``.
+        """
+        refused = [
+            f"{'prompt' if len(numbers) == 1 else 'prompts'} {runs(tuple(numbers))}: {why}" if numbers else why
+            for why, numbers in self._refused.items()
+        ]
+        return [*refused, *([self._failure] if self._failure else [])]
 
     def _abort(self, uids: list[int]) -> None:
         """End these requests and the run; their pages are back when this returns."""
@@ -356,6 +376,11 @@ def read_prompt(line: str) -> Prompt:
     except ValueError:
         return line
     return ids if isinstance(ids, list) and all(type(i) is int for i in ids) else line
+
+
+def _of(some: int, all_of: int) -> str:
+    """ "3 prompts", or "2 of 3 prompts"."""
+    return count(all_of, "prompt") if some == all_of else f"{some} of {count(all_of, 'prompt')}"
 
 
 def result(future: Future) -> Any:
