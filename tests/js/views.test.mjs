@@ -6,7 +6,7 @@ const { ranges, textOf, visible, middle, uidLook } = await load("look.js");
 const { gridFor } = await load("pages.js");
 const { verdictOf, availableOf } = await load("ledger.js");
 const { layoutTree, treeChanges } = await load("tree.js");
-const { fateOf } = await load("handoff.js");
+const { fateOf, spanOf } = await load("handoff.js");
 const { pagesNamed } = await load("lamp.js");
 
 test("the grid shows every page, in cells of 2 to 40 pixels", () => {
@@ -85,6 +85,12 @@ test("what becomes of a segment", () => {
   assert.equal(fateOf(handoff, { name: "tail", pages: [1] }), "the request's own");
   assert.equal(fateOf({ ...handoff, finished: true }, { name: "tail", pages: [1] }), "freed");
   assert.equal(fateOf(handoff, { name: "locked", pages: [] }), "nothing");
+});
+
+test("a tail says how far it is filled", () => {
+  assert.equal(spanOf({ n: 11 }, { start: 0, end: 8 }), "[0, 8)");
+  assert.equal(spanOf({ n: 11 }, { start: 8, end: 12 }), "[8, 12), filled to 11");
+  assert.equal(spanOf({ n: 8 }, { start: 8, end: 12 }), "[8, 12), not filled yet");
 });
 
 test("pages named in a broken rule", () => {

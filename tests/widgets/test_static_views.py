@@ -75,6 +75,7 @@ def test_ledger(step: int, last: list[str]) -> None:
     assert lines(NAIVE.at(step), "ledger")[-2:] == last
     html = view(NAIVE.at(step), "ledger")._repr_html_()
     assert cells(html)[-1][-1] == last[0].strip()
+    assert cells(html)[-1][1] == ("admitted" if "admitted" in last[0] else "waits: pages")
 
 
 def test_ledger_before_and_after_the_lock() -> None:
@@ -140,6 +141,8 @@ def test_handoff() -> None:
         "    locked    [0, 5)  pages 0-4 stay the cache's; the lock is dropped",
         "    inserted  [5, 12)  pages 29, 33, 37, 41, 45, 49, 53 become the cache's",
     ]
+    paged, _ = run(page_size=4)
+    assert "    tail      [4, 8), filled to 5  pages 1 stay the request's" in lines(paged.at(1), "handoff")
     assert lines(RADIX.at(0), "handoff") == ["handoffs: none yet"]
 
 

@@ -159,7 +159,8 @@ def ledger_html(snap: Snapshot, texts: Texts = None) -> str:
     for t in tests_of(snap)[-MOST_ROWS:]:
         asked = None if t.need is None else t.need + (t.reserved or 0)
         held = (t.free, t.evictable, t.pending, t.available, t.available_locked)
-        rows.append((_Chip(t.uid), t.verdict, t.need, t.reserved, asked, *held, _Prose(describe(t))))
+        verdict = _Prose(t.verdict if t.verdict == "admitted" else f"waits: {t.verdict}")
+        rows.append((_Chip(t.uid), verdict, t.need, t.reserved, asked, *held, _Prose(describe(t))))
     return _section(_ledger_title(snap), LEDGER_HEADS, rows)
 
 
@@ -216,6 +217,13 @@ def fate_of(handoff: Handoff, segment: str) -> str:
     }[segment]
 
 
+def span_of(handoff: Handoff, start: int, end: int) -> str:
+    """A segment's places, and how far they are filled: only the tail can have room left."""
+    if end <= handoff.n:
+        return f"[{start}, {end})"
+    return f"[{start}, {end}), " + (f"filled to {handoff.n}" if start < handoff.n else "not filled yet")
+
+
 def _handoff_title(snap: Snapshot) -> str:
     if not snap.handoffs:
         return "handoffs: none yet"
@@ -229,13 +237,13 @@ def handoff_text(snap: Snapshot, texts: Texts = None) -> str:
         lines.append(f"  request {h.uid} {'has ended' if h.finished else 'has its prompt computed'}: KV of [0, {h.n})")
         for name, a, b, pages in h.segments():
             if b > a:
-                lines.append(f"    {name:9s} [{a}, {b})  pages {_pages(pages)} {fate_of(h, name)}")
+                lines.append(f"    {name:9s} {span_of(h, a, b)}  pages {_pages(pages)} {fate_of(h, name)}")
     return "\n".join(lines)
 
 
 def handoff_html(snap: Snapshot, texts: Texts = None) -> str:
     rows = [
-        (_Chip(h.uid), _Prose(name), f"[{a}, {b})", _Prose(_pages(pages)), _Prose(fate_of(h, name) if pages else ""))
+        (_Chip(h.uid), _Prose(name), span_of(h, a, b), _Prose(_pages(pages)), _Prose(fate_of(h, name) if pages else ""))
         for h in handoffs_of(snap)[-MOST_ROWS:]
         for name, a, b, pages in h.segments()
         if b > a

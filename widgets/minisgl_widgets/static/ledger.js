@@ -1,7 +1,8 @@
 // @ts-check
-import { h, panel, patch, chip, uidLook, say } from "./look.js";
+import { h, panel, patch, chip, uidLook } from "./look.js";
 
 const RULE = "need + promised ≤ free + evictable + pending";
+const SHORT_RULE = "need + promised ≤ to be had";
 const SHOWN = 16; // tests of one pass drawn; a pass can hold hundreds
 
 /** Pages that could be had before and after the matched prefix is locked. @param {any} test */
@@ -11,16 +12,24 @@ export function availableOf(test) {
   return { before: had + test.evictable, after: test.evictable_locked === null ? null : had + test.evictable_locked };
 }
 
-/** A test's outcome in words. @param {any} test @param {number} step the step being looked at */
-export function verdictOf(test, step) {
+/** A test's outcome: the verdict, its numbers (the bars have them too), another reason, and since when.
+ * @param {any} test @param {number} step the step being looked at */
+function outcomeOf(test, step) {
   const { before, after } = availableOf(test);
-  const sums = `needs ${test.need}, ${test.reserved} promised, ${after ?? before} in all`;
-  const since = test.step < step ? ` (since step ${test.step})` : "";
-  if (test.verdict === "admitted") return `admitted: ${sums}${test.step < step ? ` (at step ${test.step})` : ""}`;
-  if (test.verdict === "chunk") return `waits: an unfinished chunk goes first${since}`;
-  if (test.verdict === "row") return `waits: no free row${since}`;
-  if (test.verdict === "budget") return `waits: this batch's prefill budget is used up${since}`;
-  return `waits: ${sums}${after === null || after === before ? "" : " once its prefix is locked"}${since}`;
+  const yes = test.verdict === "admitted";
+  const since = test.step < step ? ` (${yes ? "at" : "since"} step ${test.step})` : "";
+  const said = yes ? "admitted" : "waits";
+  if (test.verdict === "chunk") return { said, why: ": an unfinished chunk goes first", sums: "", since };
+  if (test.verdict === "row") return { said, why: ": no free row", sums: "", since };
+  if (test.verdict === "budget") return { said, why: ": this batch's prefill budget is used up", sums: "", since };
+  const locked = yes || after === null || after === before ? "" : " once its prefix is locked";
+  return { said, why: "", sums: `: needs ${test.need}, ${test.reserved} promised, ${after ?? before} in all${locked}`, since };
+}
+
+/** The same in one sentence. @param {any} test @param {number} step */
+export function verdictOf(test, step) {
+  const { said, why, sums, since } = outcomeOf(test, step);
+  return said + why + sums + since;
 }
 
 /** The admission ledger: each test of the last pass as bars of pages, wanted against to be had. */
@@ -43,7 +52,8 @@ export class Ledger {
     this.asked = store.extent.asked;
     this.el.dataset.tests = String(tests.length);
     this.el.dataset.since = tests.length ? String(tests[0].step) : "";
-    say(this.note, tests.length > 1 ? `${tests.length} tests: ${RULE}` : RULE);
+    patch(this.note, tests.length > 1 ? h("span", null, `${tests.length} tests: `) : null, h("span", { class: "msgl-wide" }, RULE), h("span", { class: "msgl-narrow" }, SHORT_RULE));
+    this.note.title = RULE;
     if (!tests.length) {
       patch(this.list, h("p", { class: "msgl-empty" }, "No request has been tested yet."));
       return;
@@ -61,8 +71,9 @@ export class Ledger {
     const { before, after } = availableOf(test);
     const yes = test.verdict === "admitted";
     const { need, free, evictable, pending, reserved } = test;
-    const head = h("div", { class: "msgl-verdict" }, chip(test.uid), h("i", { "aria-hidden": "true" }, yes ? "✓" : "✕"),
-      h("span", { title: verdictOf(test, step) }, verdictOf(test, step)));
+    const { said, why, sums, since } = outcomeOf(test, step);
+    const head = h("div", { class: "msgl-verdict", title: said + why + sums + since }, chip(test.uid), h("i", { "aria-hidden": "true" }, yes ? "✓" : "✕"),
+      h("span", { class: "msgl-said" }, said + why, sums ? h("span", { class: "msgl-sums" }, sums) : null), h("span", { class: "msgl-since" }, since.trim()));
     const el = h("div", { class: "msgl-test", role: "listitem", "data-uid": test.uid, "data-verdict": test.verdict, "data-step": test.step,
       "data-need": need, "data-reserved": reserved, "data-free": free, "data-evictable": evictable, "data-pending": pending,
       "data-evictable-locked": test.evictable_locked, "data-available": before, "data-available-locked": after }, head);
@@ -76,7 +87,7 @@ export class Ledger {
     const bar = (/** @type {string} */ label, /** @type {[string, number][]} */ parts, /** @type {string} */ sum) =>
       h("div", { class: "msgl-bar" }, h("span", { class: "msgl-barname" }, label),
         h("div", { class: "msgl-rail" }, parts.map(([kind, n]) => n ? h("i", { class: `msgl-part ${kind === "need" ? mine : `msgl-b-${kind}`}`, style: `width:${(100 * n) / scale}%`, title: `${kind} ${n}` },
-          n / scale > 0.05 ? h("b", null, n) : null) : null),
+          h("b", null, n)) : null),
           label === "asked" ? null : h("u", { style: `left:${(100 * asked) / scale}%` })),
         h("span", { class: "msgl-sum" }, sum));
     el.append(bar("asked", [["need", need], ["promised", reserved]], `${need} + ${reserved} = ${asked}`));

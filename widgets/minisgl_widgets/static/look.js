@@ -52,6 +52,12 @@ export function say(el, text) {
   if (el.textContent !== text) el.textContent = text;
 }
 
+/** A panel's hint; where it is too long for its line, pointing at it shows the whole. @param {HTMLElement} el @param {string} text @param {string} [whole] */
+export function hint(el, text, whole = text) {
+  say(el, text);
+  el.title = whole;
+}
+
 /** "1 page", "2 pages". @param {number} n @param {string} noun */
 export function count(n, noun) {
   return `${n} ${noun}${n === 1 ? "" : "s"}`;

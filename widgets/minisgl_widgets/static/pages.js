@@ -94,7 +94,8 @@ export class PageStrip {
     else if (kind !== "free") head = `cached in node ${node}, ${kind === "protected" ? `locked ${state.nodes[node]?.locks ?? 0}×` : "evictable"}`;
     const lines = pageHolds(state, page).map(({ uid, start, end, tokens }) => {
       const who = uid >= 0 ? `request ${uid}` : "the prefix";
-      return end > start ? `tokens ${start}-${end - 1} of ${who}: ${middle(visible(textOf(texts, tokens), true), 44)}` : `${who}: nothing written yet`;
+      const which = end - start === 1 ? `token ${start}` : `tokens ${start}-${end - 1}`;
+      return end > start ? `${which} of ${who}: ${middle(visible(textOf(texts, tokens), true), 44)}` : `${who}: nothing written yet`;
     });
     return { head: `page ${page}: ${head}`, lines };
   }

@@ -1,10 +1,11 @@
 // @ts-check
-import { h, panel, patch, clipped, say, count } from "./look.js";
+import { h, panel, patch, clipped, hint, count } from "./look.js";
 
 const TREE_ROW = 48;
 const NODE_HIGH = 34;
-const NODE_WIDE = 208;
-const LEVEL = 236;
+const LEVEL = 236; // from one level to the next, at most and at least
+const NARROW_LEVEL = 176;
+const NODE_GAP = 28; // between a node and its children
 const TREE_LEFT = 26;
 
 /**
@@ -73,19 +74,19 @@ export function treeChanges(delta) {
 }
 
 /** @param {number} id @param {any} node @param {Record<string, string>} texts @param {number} x @param {number} y
- * @param {string} looks @param {string} mark @param {number} age 0: longest unused, 1: just used */
-function nodeBox(id, node, texts, x, y, looks, mark, age) {
-  const text = clipped(texts, node.tokens, 25, true);
+ * @param {number} wide @param {string} looks @param {string} mark @param {number} age 0: longest unused, 1: just used */
+function nodeBox(id, node, texts, x, y, wide, looks, mark, age) {
+  const text = clipped(texts, node.tokens, Math.floor((wide - 16) / 7.6), true);
   const facts = `${count(node.tokens.length, "token")}, ${count(node.pages.length, "page")}`;
   return h("g", { class: `msgl-node msgl-n-${looks}`, transform: `translate(${x} ${y})`, tabindex: 0, role: "img", "data-key": `n${id}`, "data-node": id,
     "data-locks": node.locks, "data-mark": mark, "data-used": node.used,
     "aria-label": `node ${id}: ${facts}, ${node.locks ? `locked ${node.locks} times` : "evictable"}${mark ? `, ${mark}` : ""}: ${text}` },
     h("title", null, `node ${id}: ${facts}, last used at tick ${node.used}\n${clipped(texts, node.tokens, 200)}`),
-    h("rect", { class: "msgl-nodebox", width: NODE_WIDE, height: NODE_HIGH, rx: 4, style: looks === "evictable" ? `--age:${age.toFixed(2)}` : null }),
+    h("rect", { class: "msgl-nodebox", width: wide, height: NODE_HIGH, rx: 4, style: looks === "evictable" ? `--age:${age.toFixed(2)}` : null }),
     h("text", { class: "msgl-nodetext", x: 8, y: 14 }, text),
     h("text", { class: "msgl-nodefacts", x: 8, y: 28 }, `${id}: ${count(node.tokens.length, "token")}`),
-    looks === "protected" ? h("text", { class: "msgl-nodelock", x: NODE_WIDE - 8, y: 28 }, `locked ${node.locks}×`) : null,
-    mark ? h("g", { class: `msgl-mark msgl-m-${mark}`, transform: `translate(${NODE_WIDE - 60} ${NODE_HIGH - 3})` },
+    looks === "protected" ? h("text", { class: "msgl-nodelock", x: wide - 8, y: 28 }, `locked ${node.locks}×`) : null,
+    mark ? h("g", { class: `msgl-mark msgl-m-${mark}`, transform: `translate(${wide - 60} ${NODE_HIGH - 3})` },
       h("rect", { width: 52, height: 14, rx: 7 }), h("text", { x: 26, y: 10.5 }, mark)) : null);
 }
 
@@ -93,7 +94,8 @@ function nodeBox(id, node, texts, x, y, looks, mark, age) {
 export class Tree {
   /** @param {import("./stage.js").Stage} stage */
   constructor(stage) {
-    this.top = this.high = 0;
+    this.top = this.high = this.wide = 0;
+    this.deepest = 1; // levels seen so far: nodes become narrower so that these fit, and stay so
     /** @type {Map<number, {key: string, box: any}>} */
     this.built = new Map();
     this.edges = h("path", { class: "msgl-edge" });
@@ -113,6 +115,7 @@ export class Tree {
   measure() {
     this.top = this.box.scrollTop;
     this.high = this.box.clientHeight;
+    this.wide = this.box.clientWidth;
   }
 
   /** @param {import("./stage.js").Frame} frame */
@@ -134,8 +137,11 @@ export class Tree {
       low = Math.min(low, state.nodes[id].used);
       high = Math.max(high, state.nodes[id].used);
     }
-    say(this.note, held ? `${count(tokens, "token")} in ${count(held, "node")}; paler = longer unused` : "empty");
-    const width = TREE_LEFT + depths * LEVEL + 8;
+    hint(this.note, held ? `${count(tokens, "token")} in ${count(held, "node")}; fainter = longer unused` : "empty");
+    this.deepest = Math.max(this.deepest, depths);
+    const level = Math.max(NARROW_LEVEL, Math.min(LEVEL, Math.floor((this.wide - TREE_LEFT - 8 + NODE_GAP) / this.deepest)));
+    const wide = level - NODE_GAP;
+    const width = TREE_LEFT + depths * level - NODE_GAP + 8;
     const height = rows * TREE_ROW + 4;
     this.svg.setAttribute("width", String(places.size > 1 ? width : 0));
     this.svg.setAttribute("height", String(places.size > 1 ? height : 0));
@@ -151,8 +157,8 @@ export class Tree {
       const upY = up ? up.row * TREE_ROW + 2 : y;
       if (y < top || upY > bottom) continue;
       if (id === 0) continue;
-      const x = TREE_LEFT + (depth - 1) * LEVEL;
-      const from = depth === 1 ? 15 : x - LEVEL + NODE_WIDE;
+      const x = TREE_LEFT + (depth - 1) * level;
+      const from = depth === 1 ? 15 : x - NODE_GAP;
       const bend = x - 14;
       if (y > bottom) {
         below.set(parent, `M${from} ${upY + NODE_HIGH / 2}H${bend}V${bottom}`); // one line for all that are out of sight
@@ -163,9 +169,9 @@ export class Tree {
       const mark = gone.has(id) && !(id in state.nodes) ? "evicted" : marks.get(id) ?? "";
       const age = high > low ? (node.used - low) / (high - low) : 1;
       const looks = mark === "evicted" ? "evicted" : node.locks > 0 ? "protected" : "evictable";
-      const key = [x, y, looks, mark, node.locks, node.used, age, node.tokens.length, node.pages.length, store.edition].join(" ");
+      const key = [x, y, wide, looks, mark, node.locks, node.used, age, node.tokens.length, node.pages.length, store.edition].join(" ");
       const old = this.built.get(id);
-      if (!old || old.key !== key) this.built.set(id, { key, box: nodeBox(id, node, store.texts, x, y, looks, mark, age) });
+      if (!old || old.key !== key) this.built.set(id, { key, box: nodeBox(id, node, store.texts, x, y, wide, looks, mark, age) });
       boxes.push(/** @type {any} */ (this.built.get(id)).box);
     }
     this.edges.setAttribute("d", [...lines, ...below.values()].join(""));
