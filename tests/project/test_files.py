@@ -55,7 +55,7 @@ def test_a_machine_path_is_seen(folder: str) -> None:
     assert machine_paths(f'File "{path}", line 3') and machine_paths(path)
 
 
-@pytest.mark.parametrize("text", ["https://example.org/home/page", "/v1/completions", "tests/tmp/x", "$(HOME)/work/x"])
+@pytest.mark.parametrize("text", ["https://example.org/home/page", "/v1/completions", "tests/tmp/x", "$(HOME)/some/x"])
 def test_other_slashes_are_let_through(text: str) -> None:
     assert machine_paths(text) == []
 
