@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -19,19 +22,45 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     """A parser with the options that every benchmark has."""
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer and shorter runs")
+    parser.add_argument(
+        "--patience", type=float, default=0, metavar="SECONDS", help="wait before each run for a quiet machine (Linux)"
+    )
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     return parser
 
 
-def interleaved(variants: Mapping[str, Callable[[], float]], rounds: int) -> Times:
-    """Call every variant once a round, starting with another one each time; each returns the seconds it took."""
+def interleaved(variants: Mapping[str, Callable[[], float]], rounds: int, patience: float = 0) -> Times:
+    """Call every variant once a round, starting with another one each time; each returns the seconds it took.
+
+    Before each call it waits, at most ``patience`` seconds, for the machine to be quiet.
+    """
     names = list(variants)
     times: Times = {name: [] for name in names}
     for i in range(rounds):
+        if sys.stderr.isatty():
+            print(f"\rround {i + 1} of {rounds} ", end="\n" if i + 1 == rounds else "", file=sys.stderr, flush=True)
         turn = i % len(names)
         for name in names[turn:] + names[:turn]:
+            wait_for_quiet(patience)
             times[name].append(variants[name]())
     return times
+
+
+def wait_for_quiet(patience: float) -> None:
+    """Return when others leave nine tenths of the CPUs idle for half a second, or patience ends. Linux only."""
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        before = _cpu_ticks()
+        time.sleep(0.5)
+        idle, total = (b - a for a, b in zip(before, _cpu_ticks(), strict=True))
+        if idle > 0.9 * total:
+            return
+
+
+def _cpu_ticks() -> tuple[int, int]:
+    """Idle and all ticks of all CPUs since the machine started."""
+    ticks = list(map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9]))
+    return ticks[3] + ticks[4], sum(ticks)
 
 
 def ratio(times: Times, name: str, base: str) -> float:

@@ -48,7 +48,9 @@ class Agreement:
         return said + (f"; where others part, the logits are at most {max(self.gaps):.1g} apart" if self.gaps else "")
 
 
-def race(dtype: str, workload: Workload, rounds: int, peers: bool) -> tuple[list[list[object]], dict[str, float]]:
+def race(
+    dtype: str, workload: Workload, rounds: int, peers: bool, patience: float
+) -> tuple[list[list[object]], dict[str, float]]:
     """Everyone in one dtype, in turns: rows of the table, and how many times as fast as transformers each is."""
     print(f"{dtype}: loading", file=sys.stderr)
     ours = minisgl_contestants(dtype, workload)
@@ -57,20 +59,19 @@ def race(dtype: str, workload: Workload, rounds: int, peers: bool) -> tuple[list
     for contestant in everyone:
         contestant.warm()
     print(f"{dtype}: {rounds} rounds", file=sys.stderr)
-    times = interleaved({c.name: c.run for c in everyone}, rounds)
+    times = interleaved({c.name: c.run for c in everyone}, rounds, patience)
 
     peer_of = {c.mode: c for c in theirs}
     if gap is not None:
         agreement = Agreement()
         for contestant in ours:
             agreement.add(contestant, peer_of[contestant.mode], gap)
-        print(f"{dtype}: {agreement}")
+        print(f"\n{dtype}: {agreement}\n")
         if dtype == "float32" and max(agreement.gaps, default=0) > NEAR_TIE:
             sys.exit("float32: that is more than a near-tie, so one of the two is wrong: no speed is reported")
     ratios = {c.name: ratio(times, peer_of[c.mode].name, c.name) for c in ours if c.mode in peer_of}
     return [
         [
-            dtype,
             c.mode,
             c.engine,
             c.new_tokens / median(times[c.name]),
@@ -100,12 +101,10 @@ def main() -> None:
     )
     for name in PEERS[1:]:
         print(f"not run: {name} ({'installed, but no runner here' if find_spec(name) else 'not installed'})")
-    rows, ratios = [], {}
+    ratios = {}
     for dtype in ("float32", "bfloat16"):
-        found, ratios[dtype] = race(dtype, workload, rounds, peers)
-        rows += found
-    print()
-    print(table(("dtype", "prompts", "engine", "new tokens/s", "spread", "x transformers"), rows))
+        rows, ratios[dtype] = race(dtype, workload, rounds, peers, options.patience)
+        print(table(("prompts", "engine", "new tokens/s", "spread", "x transformers"), rows) + "\n", flush=True)
     if options.json:
         headline = ratios["float32"].get(f"{BATCH}: {MINISGL}")
         print_json({"benchmark": "offline", "rounds": rounds, "ratio_vs_transformers": headline, "ratios": ratios})

@@ -14,7 +14,7 @@ from functools import partial
 from statistics import median
 
 from eventless import scheduler_without_events
-from measure import Times, arguments, interleaved, print_json, ratio, table
+from measure import Times, arguments, interleaved, print_json, ratio, table, wait_for_quiet
 
 from minisgl.config import EngineConfig
 from minisgl.core import Batch, BatchResult, SamplingParams
@@ -83,21 +83,22 @@ class Load:
             step()
 
     def timed(self, steps: int) -> float:
-        """Seconds per step."""
+        """CPU seconds of a step: time in which somebody else had the core does not count."""
         self.kept.clear()
         gc.collect()
-        started = time.perf_counter()
+        started = time.thread_time()
         self.run(steps)
-        return (time.perf_counter() - started) / steps
+        return (time.thread_time() - started) / steps
 
 
-def measure(cut: type, running: int, page_size: int, rounds: int, steps: int, short: bool) -> Times:
+def measure(cut: type, short: bool, running: int, page_size: int, rounds: int, steps: int, patience: float) -> Times:
     """Seconds per step of each variant, one value a round."""
     variants: dict[str, Callable[[], float]] = {}
     for variant in VARIANTS:
         load = Load(variant, cut, running, page_size, (rounds + 1) * steps, short)
         load.timed(steps)  # warm
         variants[variant] = partial(load.timed, steps)
+    wait_for_quiet(patience)
     gc.collect()
     gc.freeze()  # so that the collection before each run is short, whatever was built
     try:
@@ -112,7 +113,7 @@ def main() -> None:
     cut = scheduler_without_events()
     rows, results = [], []
     for short, running, page_size in itertools.product((False, True), (1, 8, 64), (1, 16)):
-        times = measure(cut, running, page_size, rounds, steps, short)
+        times = measure(cut, short, running, page_size, rounds, steps, options.patience)
         microseconds = {v: median(times[v]) * 1e6 for v in VARIANTS}
         ratios = {v: ratio(times, v, BASE) for v in VARIANTS[1:]}
         kind = "come and go" if short else "decode"
@@ -120,7 +121,7 @@ def main() -> None:
         results.append(
             {"load": kind, "running": running, "page_size": page_size, "us_per_step": microseconds, "ratio": ratios}
         )
-    print(f"Host time of a step by who listens: medians of {rounds} rounds of {steps} steps, variants in turns.")
+    print(f"CPU time of a step by who listens: medians of {rounds} rounds of {steps} steps, variants in turns.")
     print(f"The first is in microseconds, with {BASE} of the source; the others are multiples of it.\n")
     print(table(("requests", "running", "page size", *VARIANTS), rows))
     print('\nThe two columns "nobody" run the same code: what differs between them is noise.')

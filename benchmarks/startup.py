@@ -13,12 +13,12 @@ from measure import arguments, interleaved, print_json, spread, table
 # The time is taken inside, so Python's own start does not count. Files are warm: the first round is thrown away.
 CASE = """
 import json, resource, sys, time
-started = time.perf_counter()
+started, cpu = time.perf_counter(), time.process_time()
 {code}
-seconds = time.perf_counter() - started
+seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
 unit = 1 if sys.platform == "darwin" else 1024
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-print(json.dumps({{"seconds": seconds, "peak_mib": peak / 2**20, "torch": "torch" in sys.modules}}))
+print(json.dumps({{"seconds": seconds, "cpu_seconds": cpu, "peak_mib": peak / 2**20, "torch": "torch" in sys.modules}}))
 """
 SESSION = """
 from minisgl import LLM, SamplingParams
@@ -53,13 +53,13 @@ def main() -> None:
     found: dict[str, dict] = {}
     variants = {name: partial(run, name, found) for name in CASES}
     interleaved(variants, 1)  # the model into its cache, files into the system's
-    times = interleaved(variants, rounds)
-    rows = [
-        [name, median(times[name]), spread(times[name]), f"{found[name]['peak_mib']:.0f}", found[name]["torch"]]
-        for name in CASES
-    ]
+    times = interleaved(variants, rounds, options.patience)
+    rows = []
+    for name, last in found.items():
+        figures = (median(times[name]), spread(times[name]), last["cpu_seconds"], f"{last['peak_mib']:.0f}")
+        rows.append([name, *figures, "yes" if last["torch"] else "no"])
     print(f"Each in a Python of its own, {rounds} rounds in turns; Python's own start is not counted.\n")
-    print(table(("what", "seconds", "spread", "peak RSS, MiB", "torch"), rows))
+    print(table(("what", "seconds", "spread", "CPU seconds", "peak RSS, MiB", "torch"), rows))
     if options.json:
         results = {name: found[name] | {"seconds": median(times[name])} for name in CASES}
         print_json({"benchmark": "startup", "rounds": rounds, "results": results})
