@@ -86,10 +86,13 @@ class Tree(dict[int, NodeState]):
 
 
 class Snapshot:
-    """Everything the ledgers held after one step. Pure data: compare it, print it, save ``to_dict()``."""
+    """Everything the ledgers held after one step. Pure data: compare it, print it, save ``to_dict()``.
+
+    It takes over the state that it is given; nobody else may change it.
+    """
 
     def __init__(self, state: dict) -> None:
-        self._state = fresh(state)
+        self._state = state
 
     def __getattr__(self, name: str) -> Any:
         """``step, t, num_pages, page_size, running, counters, batch, tests, handoffs`` as they stand in the state."""

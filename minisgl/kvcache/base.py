@@ -4,36 +4,34 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minisgl.events.bus import EventBus
+from minisgl.events.state import NodeState, entry
 
 
+@dataclass(frozen=True, slots=True)
 class Handle:
     """A matched or inserted prefix: its length in tokens (whole pages) and its tree node. Lock it to keep it."""
 
-    __slots__ = ("length", "node")
-
-    def __init__(self, length: int, node: Any) -> None:
-        self.length = length
-        self.node = node
-
-    def __repr__(self) -> str:
-        return f"Handle(length={self.length}, node={self.node})"
+    length: int
+    node: Any
 
 
+@dataclass(frozen=True, slots=True)
 class Inserted:
-    """What ``insert`` found and made: ``hit_len`` tokens were there already; ``handle`` covers all it now holds."""
+    """What ``insert`` found and made: ``hit_len`` tokens were there already; ``handle`` covers all it now holds.
 
-    __slots__ = ("handle", "hit_len", "path", "tick")
+    The nodes of ``path`` were stamped with ``tick``.
+    """
 
-    def __init__(self, hit_len: int, handle: Handle, path: tuple[int, ...], tick: int) -> None:
-        self.hit_len = hit_len
-        self.handle = handle
-        self.path = path
-        self.tick = tick
+    hit_len: int
+    handle: Handle
+    path: tuple[int, ...]
+    tick: int
 
 
 class PrefixCache(ABC):
@@ -81,9 +79,6 @@ class PrefixCache(ABC):
         """The tree as data: id -> parent, tokens, pages, locks, used; 0 is the root."""
 
 
-ROOT = {0: {"parent": -1, "tokens": (), "pages": (), "locks": 0, "used": 0}}
-
-
 class NaivePrefixCache(PrefixCache):
     """Never shares: every look-up is a miss and every page stays the request's."""
 
@@ -111,4 +106,4 @@ class NaivePrefixCache(PrefixCache):
         return []
 
     def nodes(self) -> dict[int, dict[str, Any]]:
-        return dict(ROOT)
+        return {0: entry(NodeState(parent=-1))}

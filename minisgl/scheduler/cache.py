@@ -27,7 +27,6 @@ class CacheManager:
         self.allocator = PageAllocator(config.num_pages)
         self.prefix = PREFIX_CACHES[config.prefix_cache](config.page_size, bus)
         self.reserved = 0  # promised to running requests, not yet taken
-        self.evictions = 0  # calls that evicted
         self._gathered: list[tuple[int, int]] = []  # (page, uid) to be freed at the end of this pass
 
     @property
@@ -53,15 +52,18 @@ class CacheManager:
         request.reserved += pages
         self.reserved += pages
 
-    def allocate(self, requests: Sequence[Request]) -> None:
-        """Take all pages the requests need to reach their ``device_len``, evicting exactly the missing ones or more."""
+    def allocate(self, requests: Sequence[Request]) -> bool:
+        """Take all pages the requests need to reach their ``device_len``; whether anything had to be evicted for it.
+
+        Exactly the missing pages are evicted, or more.
+        """
         counts = [max(0, pages_for(r.device_len, self.page_size) - r.num_pages) for r in requests]
         total = sum(counts)
         if not total:
-            return
-        if total > self.free:
+            return False
+        short = total > self.free
+        if short:
             self.allocator.free(self.prefix.evict(total - self.free))
-            self.evictions += 1
         pages = self.allocator.allocate(total)
         if pages is None:  # INVARIANT: what admission promised is there. free + evictable + pending >= reserved
             raise LedgerError(f"{total} pages needed, {self.free} free: admission promised more than there is")
@@ -79,6 +81,7 @@ class CacheManager:
                 counts=tuple(n for _, n in takers),
                 pages=tuple(pages),
             )
+        return short
 
     # -- giving them back --------------------------------------------------------------------------------------------
 

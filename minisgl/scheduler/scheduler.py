@@ -168,9 +168,7 @@ class Scheduler:
             requests, phase = [self.running[uid] for uid in sorted(self.running)], "decode"
         if not requests:
             return None
-        evictions = self.cache.evictions
-        self.cache.allocate(requests)
-        if self.cache.evictions > evictions:
+        if self.cache.allocate(requests):
             self.prefill.retest = True
 
         slot_writes, token_writes = self.table.take_writes()
@@ -316,8 +314,8 @@ class Scheduler:
 
     def check_integrity(self) -> None:
         """Raise LedgerError naming every broken rule. With ``check=True`` the events' fold must agree as well."""
-        live = self.snapshot()
-        found = violations(live.to_dict())
+        state = ledger_state(self)
+        found = violations(state)
         seated = [*self.running.values(), *([self.prefill.chunked] if self.prefill.chunked else [])]
         rows = sorted([*self.table.free_rows, *(r.row for r in seated)])
         if rows != list(range(self.config.max_running_requests)):
@@ -326,8 +324,8 @@ class Scheduler:
             for position in self.table.misplaced(request.row, request.num_pages):
                 found.append(f"row {request.row} of request {request.uid}: token {position} is out of its page's order")
         if self._check:
-            folded = Snapshot(self._check.state)
-            found += [f"events and ledgers differ at {d}" for d in folded.differences(live)]
+            differences = Snapshot(self._check.state).differences(Snapshot(state))
+            found += [f"events and ledgers differ at {d}" for d in differences]
         if found:
             raise LedgerError(f"after step {self.steps}: " + "; ".join(found))
 

@@ -25,17 +25,22 @@ def drive(folder, page_size=4, **settings) -> Driver:
     return Driver(load_engine(folder, EngineConfig(page_size=page_size, **settings)).executor)
 
 
-@every_family
-@every_page_size
-def test_one_prefill_of_all_then_ragged_decode(tiny_folder, family, page_size):
-    folder = tiny_folder(family)
-    driver = drive(folder, page_size)
+def assert_all_right(driver, folder):
+    """One prefill of all prompts, then decode: every output is the reference's."""
     for row, prompt in enumerate(PROMPTS):
         driver.admit(row, prompt)
     driver.prefill(*range(len(PROMPTS)))
     driver.decode(*range(len(PROMPTS)), steps=NEW - 1)
     for row, prompt in enumerate(PROMPTS):
         assert driver.output(row) == reference_tokens(folder, prompt, NEW)
+
+
+@every_family
+@every_page_size
+def test_one_prefill_of_all_then_ragged_decode(tiny_folder, family, page_size):
+    folder = tiny_folder(family)
+    driver = drive(folder, page_size)
+    assert_all_right(driver, folder)
 
 
 @every_family
@@ -92,12 +97,7 @@ def test_nan_in_the_dummy_page_reaches_no_output(tiny_folder, family):
     folder = tiny_folder(family)
     driver = drive(folder, page_size=4)
     driver.executor.pool.data[:, :, -1] = torch.nan
-    for row, prompt in enumerate(PROMPTS):
-        driver.admit(row, prompt)
-    driver.prefill(*range(len(PROMPTS)))
-    driver.decode(*range(len(PROMPTS)), steps=NEW - 1)
-    for row, prompt in enumerate(PROMPTS):
-        assert driver.output(row) == reference_tokens(folder, prompt, NEW)
+    assert_all_right(driver, folder)
 
 
 def test_nan_everywhere_but_in_what_was_stored(tiny_folder):
@@ -105,12 +105,7 @@ def test_nan_everywhere_but_in_what_was_stored(tiny_folder):
     folder = tiny_folder("llama")
     driver = drive(folder, page_size=4)
     driver.executor.pool.data.fill_(torch.nan)
-    for row, prompt in enumerate(PROMPTS):
-        driver.admit(row, prompt)
-    driver.prefill(*range(len(PROMPTS)))
-    driver.decode(*range(len(PROMPTS)), steps=NEW - 1)
-    for row, prompt in enumerate(PROMPTS):
-        assert driver.output(row) == reference_tokens(folder, prompt, NEW)
+    assert_all_right(driver, folder)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -27,6 +27,7 @@ from minisgl_widgets import palette
 from minisgl_widgets.engine_thread import EngineThread
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
+from minisgl_widgets.prompts import PROMPTS
 from minisgl_widgets.stage import Stage
 from minisgl_widgets.static_views import summary
 
@@ -35,13 +36,6 @@ if TYPE_CHECKING:
 
 Prompt = str | Sequence[int]
 
-PROMPTS = (  # 5, 5, 4, 15 and 5 tokens for SmolLM2
-    "The capital of France is",
-    "The capital of Italy is",
-    "Once upon a time",
-    "The capital of France is Paris and the capital of Italy is Rome, so",
-    "The capital of Spain is",
-)
 SPEEDS = (1, 2, 5, 10, 20, 50)  # steps per second; the slider's top has no limit
 
 ALERT = f"color: var(--jp-error-color0, {palette.BAD}); font-weight: bold; line-height: 1.5"
