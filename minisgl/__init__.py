@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from minisgl.config import EngineConfig
     from minisgl.core import SamplingParams
-    from minisgl.events.recorder import Recorder, Trace
+    from minisgl.events.recorder import Recorder
     from minisgl.events.snapshot import Snapshot
+    from minisgl.events.trace import Trace
     from minisgl.llm import LLM
 
 __version__ = "0.1.0"
@@ -24,7 +25,7 @@ _HOME = {
     "Recorder": "minisgl.events.recorder",
     "SamplingParams": "minisgl.core",
     "Snapshot": "minisgl.events.snapshot",
-    "Trace": "minisgl.events.recorder",
+    "Trace": "minisgl.events.trace",
 }
 
 

@@ -6,6 +6,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +175,21 @@ class LLM:
         """The ledgers as they stand between two steps."""
         with self.lock:
             return self.scheduler.snapshot()
+
+    def drain(self) -> None:
+        """Process the batch in flight, if there is one, and launch nothing; it counts as a step."""
+        with self.lock, deferred_interrupt():
+            self.scheduler.drain()
+
+    def about(self) -> dict[str, Any]:
+        """What a recorded run says of its origin: model, tokenizer, configuration, and the library that computed it."""
+        return {
+            "model": self.model_name,
+            "tokenizer": type(self.tokenizer).__name__ if self.tokenizer is not None else None,
+            "vocab_size": self.model_config.vocab_size,
+            "config": asdict(self.config),
+            "torch": version("torch"),
+        }
 
     def check_integrity(self) -> None:
         """Raise LedgerError, naming each broken rule, if the books are not sound."""

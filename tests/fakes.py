@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import asdict
+from threading import RLock
 
 import numpy as np
 
@@ -93,6 +95,7 @@ class Run:
         self.config = EngineConfig(**(defaults | settings))
         self.executor = HashExecutor(self.config)
         self.scheduler = Scheduler(self.config, self.executor, vocab_size=VOCAB, stop_tokens=stop_tokens)
+        self.lock = RLock()
         self.events: list[Event] = []
         if record:
             self.scheduler.bus.on(None, self.events.append)
@@ -100,12 +103,29 @@ class Run:
     def submit(self, prompt: list[int], max_tokens: int = 8, **params):
         return self.scheduler.submit(prompt, SamplingParams(max_tokens=max_tokens, **params))
 
-    def drain(self, limit: int = 10_000) -> int:
+    def play(self, limit: int = 10_000) -> int:
         """Step until idle; the number of steps."""
         for steps in range(limit):
             if self.scheduler.step() is None:
                 return steps
         raise AssertionError(f"still busy after {limit} steps")
+
+    # -- what a Recorder wants of its source --------------------------------------------------------------------------
+
+    def snapshot(self):
+        return self.scheduler.snapshot()
+
+    def on(self, event_type, fn):
+        return self.scheduler.bus.on(event_type, fn)
+
+    def drain(self) -> None:
+        self.scheduler.drain()
+
+    def token_text(self, token: int) -> str:
+        return f"<{token}>"
+
+    def about(self) -> dict:
+        return {"model": "hash", "tokenizer": None, "vocab_size": VOCAB, "config": asdict(self.config)}
 
     def of(self, kind: type) -> list:
         return [e for e in self.events if type(e) is kind]

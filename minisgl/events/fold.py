@@ -130,6 +130,9 @@ class Fold:
             self._set("nodes", node, None)
         self._release(e.pages)
 
+    def _CacheCleared(self, e: ev.CacheCleared) -> None:
+        pass  # the PagesEvicted before it says what left
+
     def _NodeSplit(self, e: ev.NodeSplit) -> None:
         lower = self.state["nodes"][e.node]
         cut = e.length // self.state["page_size"]
@@ -188,6 +191,9 @@ class Fold:
 
     def _ForwardFinished(self, e: ev.ForwardFinished) -> None:
         pass  # times only
+
+    def _PipelineDrained(self, e: ev.PipelineDrained) -> None:
+        pass  # what it does is announced by the events that follow it
 
     def _TokensSampled(self, e: ev.TokensSampled) -> None:
         for uid, token, dropped in zip(e.uids, e.tokens, e.dropped, strict=True):

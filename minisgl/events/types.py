@@ -166,6 +166,13 @@ class NodeInserted(Event, frozen=True):
     uid: int
 
 
+class CacheCleared(Event, frozen=True):
+    """Somebody asked for an empty prefix cache: what was unlocked has just been evicted, ``kept`` pages are in use."""
+
+    evicted: int
+    kept: int
+
+
 class NodeLocked(Event, frozen=True):
     """``node`` and everything above it is held once more, on behalf of request ``uid``."""
 
@@ -183,6 +190,8 @@ class Handoff(Event, frozen=True):
 
     ``pages`` are those its row covered before; ``replaced`` are the cache's own pages that now stand in the row for
     ``[old_len, hit_len)``. The nodes of ``path`` are stamped with ``tick``; ``node`` stays locked (0: nothing).
+    ``pending``: a batch in flight still names this request, so the pages it gives up (duplicate, and tail if finished)
+    stay its own until that batch has completed.
     """
 
     uid: int
@@ -197,6 +206,7 @@ class Handoff(Event, frozen=True):
     node: int
     path: Ints
     tick: int
+    pending: bool = False
 
     def segments(self) -> list[tuple[str, int, int, Ints]]:
         """``(name, start, end, pages)`` of: locked, duplicate, inserted, tail."""
@@ -264,6 +274,19 @@ class ForwardFinished(Event, frozen=True):
     finished: float
 
 
+class PipelineDrained(Event, frozen=True):
+    """The batch in flight is processed before the next one is launched. ``reason``: pages | snapshot.
+
+    pages: a batch needs ``short`` pages more than are free or evictable, and ``pending`` of them wait for the batch in
+    flight. snapshot: somebody wants to look at a pipeline with nothing in it.
+    """
+
+    batch: int
+    reason: str
+    short: int = 0
+    pending: int = 0
+
+
 class TokensSampled(Event, frozen=True):
     """Every sample of a batch; ``dropped`` ones belong to requests that had ended before the sample was read."""
 
@@ -294,6 +317,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     RequestAdmitted,
     PagesAllocated,
     PagesEvicted,
+    CacheCleared,
     NodeSplit,
     NodeInserted,
     NodeLocked,
@@ -301,6 +325,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     BatchScheduled,
     ForwardStarted,
     ForwardFinished,
+    PipelineDrained,
     TokensSampled,
     Handoff,
     PagesFreed,

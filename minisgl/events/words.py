@@ -55,13 +55,14 @@ def _handoff(e: ev.Handoff) -> str:
     said = [f"request {e.uid} offers its KV [0, {e.n}) to the cache"]
     if parts["locked"]:
         said.append(f"{_pages_are(parts['locked'])} the cache's already")
+    later = " when the batch in flight is done" if e.pending else ""
     if parts["duplicate"]:
         kept = f" for the cache's {pages(e.replaced)}" if e.replaced else ""
-        said.append(f"{_pages_are(parts['duplicate'])} copies of the cache's, and freed{kept}")
+        said.append(f"{_pages_are(parts['duplicate'])} copies of the cache's, and freed{kept}{later}")
     if parts["inserted"]:
         said.append(f"{_pages_are(parts['inserted'])} the cache's from now on")
     if parts["tail"]:
-        said.append(f"{_pages_are(parts['tail'])} {'freed' if e.finished else 'still its own'}")
+        said.append(f"{_pages_are(parts['tail'])} {'freed' + later if e.finished else 'still its own'}")
     return "; ".join(said)
 
 
@@ -74,6 +75,20 @@ def _batch(e: ev.BatchScheduled) -> str:
     return f"{e.phase} batch {e.batch}: {count(e.num_tokens, 'token')} of request{'s' if len(e.uids) > 1 else ''} {who}"
 
 
+def _sampled(e: ev.TokensSampled) -> str:
+    late = [uid for uid, dropped in zip(e.uids, e.dropped, strict=True) if dropped]
+    if not e.tokens:
+        return ""
+    return f"{count(len(e.tokens), 'token')} sampled" + (f", dropped for {_requests(tuple(late))}" if late else "")
+
+
+def _drained(e: ev.PipelineDrained) -> str:
+    first = f"batch {e.batch} is waited for before anything else is launched"
+    if e.reason == "pages":
+        return f"{first}: {count(e.short, 'page')} short, and {count(e.pending, 'page')} come back with it"
+    return f"{first}, so that nothing is in flight"
+
+
 _SENTENCES = {
     ev.RequestArrived: lambda e: f"request {e.uid} arrives: {count(len(e.prompt), 'token')}, up to {e.max_tokens} new",
     ev.RequestRejected: lambda e: f"request {e.uid} is refused: {e.message}",
@@ -82,13 +97,18 @@ _SENTENCES = {
     ev.RequestAdmitted: lambda e: f"request {e.uid} gets row {e.row}, generation {e.generation}",
     ev.PagesAllocated: lambda e: f"{_pages_are(e.pages)} taken for {_requests(e.uids)}",
     ev.PagesEvicted: lambda e: f"{_pages_are(e.pages)} evicted with {len(e.nodes)} of the tree's leaves",
+    ev.CacheCleared: lambda e: (
+        f"the prefix cache is cleared: {count(e.evicted, 'page')} evicted"
+        + (f", {count(e.kept, 'page')} kept for running requests" if e.kept else "")
+    ),
     ev.PagesFreed: lambda e: f"{_pages_are(e.pages)} free again",
     ev.NodeSplit: lambda e: (
         f"tree node {e.node} splits after {count(e.length, 'token')}; node {e.upper} is the first part"
     ),
     ev.NodeInserted: lambda e: f"tree node {e.node} is new under {e.parent}: {count(len(e.tokens), 'token')}",
     ev.BatchScheduled: _batch,
-    ev.TokensSampled: lambda e: f"{count(len(e.tokens), 'token')} sampled" if e.tokens else "",
+    ev.PipelineDrained: _drained,
+    ev.TokensSampled: _sampled,
     ev.Handoff: _handoff,
     ev.RequestFinished: lambda e: f"request {e.uid} ends ({e.error or e.reason}) with {count(e.num_output, 'token')}",
     ev.RowReleased: lambda e: f"row {e.row} is free again",

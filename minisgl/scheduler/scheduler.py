@@ -88,6 +88,9 @@ class Scheduler:
         finally:
             self.stepping = False
 
+    def drain(self) -> None:
+        """Process what is in flight and launch nothing."""
+
     def _step(self) -> ev.StepFinished | None:
         self.bus.step = self.steps + 1
         received = self._receive()

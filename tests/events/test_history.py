@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from contextlib import nullcontext
 
 import pytest
 
@@ -42,14 +41,14 @@ class TestBus:
                 counted = getattr(types, cls.__name__)
                 run.scheduler.bus._listeners[counted] = (lambda e: None,)
         run.submit([1, 2, 3], 4)
-        run.drain()
+        run.play()
         assert bool(made) is bool(run.scheduler.bus) is listening
 
     def test_one_type_and_its_end(self, run):
         seen = []
         with run.scheduler.bus.on(AdmissionTested, seen.append):
             run.scheduler.step()
-        run.drain()
+        run.play()
         assert seen and {type(e) for e in seen} == {AdmissionTested} and {e.step for e in seen} == {1}
 
     def test_a_hook_that_raises_is_reported_once_and_detached(self, run, capsys):
@@ -60,14 +59,14 @@ class TestBus:
             raise ValueError("my own bug")
 
         run.scheduler.bus.on(StepFinished, hook)
-        run.drain()
+        run.play()
         assert len(calls) == 1
         assert capsys.readouterr().err.count("ValueError: my own bug") == 1
 
     def test_after_step_gets_a_snapshot_on_request(self, run):
         seen = []
         run.scheduler.after_step(lambda event, snapshot: seen.append((event.step, snapshot().step)))
-        run.drain()
+        run.play()
         assert seen and all(a == b for a, b in seen)
 
     def test_unknown_type(self, run):
@@ -87,13 +86,13 @@ class TestHistory:
     def test_every_step_equals_the_live_ledgers(self, run):
         live = {0: run.scheduler.snapshot()}
         run.scheduler.after_step(lambda event, snapshot: live.__setitem__(event.step, snapshot()))
-        run.drain()
+        run.play()
         assert run.history.last == len(live) - 1 > 10
         for step, snapshot in live.items():
             assert run.history.at(step).differences(snapshot) == []
 
     def test_forwards_and_backwards_through_json(self, run):
-        run.drain()
+        run.play()
         record = json.loads(json.dumps(run.history.record({1: "one"}, "a run")))
         state, states = record["keyframe"], []
         for delta in record["deltas"]:
@@ -105,7 +104,7 @@ class TestHistory:
         assert len(record["steps"]) == len(record["deltas"]) and record["texts"] == {"1": "one"}
 
     def test_keyframes_do_not_change_the_answer(self, run):
-        run.drain()
+        run.play()
         many = History(run.history.at(0).to_dict())
         many._since = 10**9  # a keyframe at once
         for event in run.events:
@@ -119,18 +118,18 @@ class TestHistory:
         run.scheduler.step()
         first = run.history.at(1)
         kept = copy.deepcopy(first.to_dict())
-        run.drain()
+        run.play()
         assert first.to_dict() == kept == run.history.at(1).to_dict()
 
     @pytest.mark.parametrize("step", [-1, 999])
     def test_a_step_that_is_not_there(self, run, step):
-        run.drain()
+        run.play()
         with pytest.raises(TraceError, match=f"step {step} is not in this run: it holds steps 0 to"):
             run.history.at(step)
 
     def test_every_event_can_be_told(self, run):
         run.scheduler.abort(run.submit([5, 5], 3).uid)
-        run.drain()
+        run.play()
         silent = {type(e).__name__ for e in run.events if not describe(e)}
         assert silent <= {
             "ForwardStarted",
@@ -253,27 +252,15 @@ def test_the_engines_own_check_sees_an_event_that_was_not_sent(run):
         run.scheduler.check_integrity()
 
 
-class Source:
-    """The part of an LLM that a Recorder needs."""
-
-    def __init__(self, run):
-        self.lock = nullcontext()
-        self.snapshot = run.scheduler.snapshot
-        self.on = run.scheduler.bus.on
-
-    def token_text(self, token):
-        return f"<{token}>"
-
-
 def test_a_recorder_keeps_what_lies_between(run):
     run.scheduler.step()
-    recorder = Recorder(Source(run), "middle")
+    recorder = Recorder(run, "middle")
     with pytest.raises(RuntimeError, match="nothing recorded"):
         _ = recorder.trace
     with recorder:
         run.scheduler.step()
         run.scheduler.step()
-    run.drain()
+    run.play()
     trace = recorder.trace
     assert [e.step for e in trace.steps] == [2, 3] and trace.history.first == 1
     assert trace.at(3).differences(run.history.at(3)) == []

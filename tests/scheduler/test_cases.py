@@ -31,7 +31,7 @@ def test_01_duplicates_in_one_batch_in_a_tight_pool():
     run = Run(num_pages=8, max_seq_len=8)
     prompts = [[100, 101], [100, 101], [500, 501]]
     requests = [run.submit(p, 2) for p in prompts]
-    run.drain()
+    run.play()
     assert [r.output_ids for r in requests] == [expected(p, 2) for p in prompts]
 
 
@@ -39,7 +39,7 @@ def test_02_duplicates_and_a_third():
     run = Run(num_pages=100)
     a = list(range(20))
     requests = [run.submit(a, 30), run.submit(a, 30), run.submit(list(range(50, 60)), 10)]
-    run.drain()
+    run.play()
     assert [r.output_ids for r in requests] == [expected(a, 30), expected(a, 30), expected(list(range(50, 60)), 10)]
 
 
@@ -49,7 +49,7 @@ def test_stop_token_ends_a_request():
     stops = run.submit([1, 2, 3], 8)
     ignores = run.submit([1, 2, 3], 8, ignore_eos=True)
     own = run.submit([1, 2, 3], 8, ignore_eos=True, stop_token_ids=(free[4],))
-    run.drain()
+    run.play()
     assert (stops.output_ids, stops.finish_reason) == (free[:3], "stop")
     assert (ignores.output_ids, ignores.finish_reason) == (free, "length")
     assert (own.output_ids, own.finish_reason) == (free[:5], "stop")
@@ -59,14 +59,14 @@ def test_09_params_are_clamped_per_request_and_never_changed():
     run = Run(max_seq_len=32, num_pages=64)
     params = SamplingParams(max_tokens=20)
     long, short = run.scheduler.submit(list(range(30)), params), run.scheduler.submit([1, 2, 3], params)
-    run.drain()
+    run.play()
     assert (len(long.output_ids), len(short.output_ids), params.max_tokens) == (2, 20, 20)
 
 
 def test_10_a_page_from_the_cache_is_whole():
     run = Run(page_size=4, num_pages=4, max_seq_len=16)
     run.submit(list(range(8)), 1)
-    run.drain()
+    run.play()
     taken = run.scheduler.cache.allocator.allocate(2)
     assert taken == [2, 3] and run.scheduler.cache.prefix.evictable == 2
     prompt = [50, 51]
@@ -88,7 +88,7 @@ def test_15_a_refilled_page_is_not_mistaken_for_its_old_content():
     run = Run(num_pages=8, max_seq_len=8)
     for prompt in ([1, 2, 3, 4], [5, 6, 7, 8], [1, 2, 3, 4]):
         request = run.submit(prompt, 3)
-        run.drain()
+        run.play()
         assert request.output_ids == expected(prompt, 3)
     assert run.of(BatchScheduled)[-3].starts == (0,)  # a miss
 
@@ -98,7 +98,7 @@ def test_16_two_identical_prompts_in_chunks(page_size):
     run = Run(page_size=page_size, num_pages=64, max_prefill_tokens=8)
     prompt = list(range(30))
     requests = [run.submit(prompt, 5), run.submit(prompt, 5)]
-    run.drain()
+    run.play()
     assert [r.output_ids for r in requests] == [expected(prompt, 5)] * 2
 
 
@@ -111,7 +111,7 @@ def test_17_prefilled_again_across_a_page_border(abort_after):
         run.scheduler.step()
     run.scheduler.abort(first.uid)
     again = run.submit(prompt, 3)
-    run.drain()
+    run.play()
     assert first.finish_reason == "abort" and again.output_ids == expected(prompt, 3)
 
 
@@ -137,7 +137,7 @@ def test_19_20_a_bad_request_fails_alone(prompt, params, error, says):
     with pytest.raises(error, match=says) as caught:
         run.scheduler.submit(prompt, SamplingParams(**params))
     after = run.submit([3, 4], 4)
-    run.drain()
+    run.play()
     assert isinstance(caught.value, RequestError) and caught.value.uid == 1
     assert (before.output_ids, after.output_ids) == (expected([1, 2], 4), expected([3, 4], 4))
     assert [(e.uid, e.error) for e in run.of(RequestRejected)] == [(1, error.__name__)]
@@ -147,9 +147,9 @@ def test_19_20_a_bad_request_fails_alone(prompt, params, error, says):
 def test_23_calls_do_not_mix():
     run = Run()
     first = run.submit([1, 2, 3], 4)
-    run.drain()
+    run.play()
     second = run.submit([1, 2, 3], 4)
-    run.drain()
+    run.play()
     assert (first.uid, second.uid) == (0, 1) and first.output_ids == second.output_ids == expected([1, 2, 3], 4)
 
 
@@ -157,7 +157,7 @@ def test_27_exactly_as_large_as_the_pool():
     run = Run(num_pages=16, max_seq_len=32)
     prompt = list(range(10))
     request = run.submit(prompt, 6)
-    assert run.drain() == 6
+    assert run.play() == 6
     assert request.output_ids == expected(prompt, 6)
 
 
@@ -171,7 +171,7 @@ class TestAbort:
             run.scheduler.step()
         ended = victim.finished
         run.scheduler.abort(victim.uid)
-        run.drain()
+        run.play()
         assert victim.finish_reason == ("length" if ended else "abort")
         assert victim.output_ids == expected([1, 2, 3, 4], 6)[: len(victim.output_ids)]
         assert other.output_ids == expected([9, 8, 7, 6, 5], 6)
@@ -199,7 +199,7 @@ class TestAbort:
         request = run.submit([1, 2, 3], 2)
         run.scheduler.abort(request.uid)
         run.scheduler.abort(request.uid)
-        run.drain()
+        run.play()
         run.scheduler.abort(request.uid)
         assert len(run.of(RequestFinished)) == 1
 
@@ -213,13 +213,13 @@ class TestBrokenForward:
         run = Run(num_pages=32, max_running_requests=1, max_prefill_tokens=budget)
         broken, waiting = run.submit([1, 2, 3], 4), run.submit([4, 5, 6], 4)
         run.executor.fail_at, run.executor.fail_in = fail_at, where
-        run.drain()
+        run.play()
         assert broken.finish_reason == "error" and isinstance(broken.error, RuntimeError)
         assert broken.output_ids == expected([1, 2, 3], 4)[: len(broken.output_ids)]
         assert [e.error for e in run.of(RequestFinished)] == ["RuntimeError: the device is gone", ""]
         assert waiting.output_ids == expected([4, 5, 6], 4)
         again = run.submit([1, 2, 3], 4)
-        run.drain()
+        run.play()
         assert again.output_ids == expected([1, 2, 3], 4)
         assert [e.step for e in run.of(StepFinished)] == list(range(1, run.scheduler.steps + 1))
 
@@ -233,7 +233,7 @@ class TestBrokenForward:
         run.submit([7, 8], 2)
         run.scheduler.step()
         run.submit(list(range(50, 58)), 2)  # takes the pages that the second gave up
-        run.drain()
+        run.play()
         assert [r.output_ids for r in requests] == [expected(prompt, 6)] * 2
 
 
@@ -242,7 +242,7 @@ def test_a_hook_may_abort_but_not_step(capsys):
     request = run.submit([1, 2, 3], 6)
     run.scheduler.bus.on(BatchScheduled, lambda e: run.scheduler.step())
     run.scheduler.bus.on(TokensSampled, lambda e: run.scheduler.abort(request.uid) if e.step == 3 else None)
-    run.drain()
+    run.play()
     assert "a hook may submit and abort, but not step" in capsys.readouterr().err
     assert request.output_ids == expected([1, 2, 3], 6)[:3] and request.finish_reason == "abort"
 
@@ -263,7 +263,7 @@ def test_every_verdict():
     run = Run(num_pages=40, max_seq_len=40, max_running_requests=2, max_prefill_tokens=8)
     for prompt, new in (([6] * 8, 2), ([2, 3], 2), ([4, 5], 2), ([1] * 20, 2), ([7] * 20, 19), ([8], 5), ([9, 9], 20)):
         run.submit(prompt, new)
-    run.drain()
+    run.play()
     tested = {e.verdict for e in run.of(AdmissionTested)}
     assert tested == {"admitted", "chunk", "row", "budget", "pages"}
     computed = {}
@@ -280,17 +280,17 @@ def test_a_rows_generation_grows():
         request = run.submit([1, 2], 2)
         run.scheduler.step()
         assert (request.row, request.generation) == (0, expected_generation)
-        run.drain()
+        run.play()
     assert run.scheduler.snapshot().rows[0].generation == 3
 
 
 def test_an_eviction_lets_a_refused_head_be_tested_again():
     run = Run(num_pages=16, max_seq_len=16)
     run.submit([1, 2, 3, 4, 5, 6, 7, 8], 1)
-    run.drain()
+    run.play()
     run.submit([50, 51], 12)
     run.submit([60, 61], 5)
-    run.drain()
+    run.play()
     evicted = [e.step for e in run.of(PagesEvicted)]
     assert evicted
     for step in evicted:
@@ -303,7 +303,7 @@ def test_a_refused_head_is_not_tested_again_while_others_decode():
     run = Run(num_pages=20, max_seq_len=20, prefix_cache="naive")
     run.submit([1, 2, 3], 10)
     run.submit([4, 5, 6], 10)
-    run.drain()
+    run.play()
     assert [(e.step, e.uid, e.verdict) for e in run.of(AdmissionTested)] == [
         (1, 0, "admitted"),
         (1, 1, "pages"),
@@ -316,7 +316,7 @@ def test_the_second_test_is_after_the_lock():
     """A matched prefix that is evictable counts until it is locked: then it no longer can be had."""
     run = Run(num_pages=20, max_seq_len=20)
     run.submit(list(range(8)), 1)  # leaves 8 pages cached
-    run.drain()
+    run.play()
     run.submit([50, 51], 8)  # promised 10; 2 + 8 left of 20, of which 8 cached
     run.scheduler.step()
     run.submit([*list(range(8)), 99, 98], 3)  # matches 8, needs 5
@@ -325,7 +325,7 @@ def test_the_second_test_is_after_the_lock():
     assert (refused.verdict, refused.matched, refused.need) == ("pages", 8, 5)
     assert refused.need + refused.reserved <= refused.available
     assert refused.need + refused.reserved > refused.available_locked
-    run.drain()
+    run.play()
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -336,7 +336,7 @@ def test_the_same_input_gives_the_same_events(order):
             run.submit([i % 2, 1, 2, 3, 4, i], 5)
             if i % order == 0:
                 run.scheduler.step()
-        run.drain()
+        run.play()
         return run.events
 
     assert events() == events()

@@ -25,7 +25,7 @@ def test_admission():
     run = Run(prefix_cache="naive", num_pages=64)
     prompts = [list(range(100 * i, 100 * i + n)) for i, n in enumerate(LENGTHS)]
     requests = [run.submit(p, 8) for p in prompts]
-    assert run.drain() == 16
+    assert run.play() == 16
     assert columns(run) == ADMISSION
     assert run.scheduler.cache.free == 64
     assert [r.output_ids for r in requests] == [expected(p, 8) for p in prompts]
@@ -34,7 +34,7 @@ def test_admission():
 def test_a_requests_lengths():
     run = Run(prefix_cache="radix")
     run.submit([1, 2], 1)
-    run.drain()
+    run.play()
     request = run.submit([1, 2, 3, 4, 5, 6], 3)
     seen = []
     run.scheduler.bus.on(BatchScheduled, lambda e: seen.append((e.starts[0], e.ends[0])))
@@ -98,21 +98,21 @@ class TestPagesNotTokens:
     def test_three_prompts_of_4(self):  # also case 7
         run = Run(page_size=4, num_pages=5, max_seq_len=20, prefix_cache="naive")
         requests = [run.submit([10 * i + j for j in range(4)], 2) for i in range(3)]
-        run.drain()
+        run.play()
         assert run.of(BatchScheduled)[0].uids == (0, 1)
         assert all(r.finish_reason == "length" for r in requests)
 
     def test_five_prompts_of_9(self):  # also case 7
         run = Run(page_size=16, num_pages=4, max_seq_len=64, prefix_cache="naive")
         requests = [run.submit([10 * i + j for j in range(9)], 3) for i in range(5)]
-        run.drain()
+        run.play()
         assert run.of(BatchScheduled)[0].uids == (0, 1, 2, 3)
         assert all(len(r.output_ids) == 3 for r in requests)
 
     def test_the_border_page(self):
         run = Run(page_size=8, num_pages=2, max_seq_len=16, prefix_cache="naive")
         first, second = run.submit([1, 2, 3], 11), run.submit([4, 5, 6, 7, 8], 2)
-        run.drain()
+        run.play()
         batches = run.of(BatchScheduled)
         assert all(e.uids in ((0,), (1,)) for e in batches)
         assert [e.uids for e in batches if e.phase == "prefill"] == [(0,), (1,)]
@@ -122,7 +122,7 @@ class TestPagesNotTokens:
         run = Run(page_size=64, num_pages=4, max_seq_len=90)
         prompt = list(range(70))
         request = run.submit(prompt, 20)
-        run.drain()
+        run.play()
         assert run.scheduler.table.page_table.shape[1] == 128
         assert request.output_ids == expected(prompt, 20)
 
@@ -133,7 +133,7 @@ def test_chunked_prefill():
     def run(budget):
         run = Run(num_pages=100, max_prefill_tokens=budget, prefix_cache="naive")
         requests = [run.submit(p, 3) for p in prompts]
-        run.drain()
+        run.play()
         return run, [r.output_ids for r in requests]
 
     chunked, outputs = run(16)
@@ -155,7 +155,7 @@ def test_the_same_prompt_twice_computes_one_token():
     run = Run(num_pages=64)
     for _ in range(2):
         run.submit(list(range(20)), 2)
-        run.drain()
+        run.play()
     prefills = [e for e in run.of(BatchScheduled) if e.phase == "prefill"]
     assert [e.num_tokens for e in prefills] == [20, 1]
 
@@ -168,7 +168,7 @@ def test_prefix_reuse_pays(prefix_cache, computed):
     first = run.submit(prompts[0], 4)
     run.scheduler.step()
     rest = [run.submit(p, 4) for p in prompts[1:]]
-    run.drain()
+    run.play()
     assert sum(e.num_tokens for e in run.of(BatchScheduled) if e.phase == "prefill") == computed
     assert [r.output_ids for r in (first, *rest)] == [expected(p, 4) for p in prompts]
 
@@ -188,5 +188,5 @@ def test_the_four_segments():
     ]
     assert handoff.replaced == (0, 1)
     assert run.scheduler.table.pages(second.row, 3) == [0, 1, 5]
-    run.drain()
+    run.play()
     assert second.output_ids == expected(list(range(10)), 3)

@@ -46,7 +46,7 @@ def play(config, stop, script):
             aborted.add(request.uid)
         else:
             run.scheduler.step()
-    run.drain()
+    run.play()
     return run, requests, aborted, history
 
 

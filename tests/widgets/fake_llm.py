@@ -67,5 +67,12 @@ class FakeLLM:
         with self.lock:
             return self.core.scheduler.snapshot()
 
+    def drain(self) -> None:
+        with self.lock:
+            self.core.scheduler.drain()
+
+    def about(self) -> dict[str, Any]:
+        return self.core.about()
+
     def check_integrity(self) -> None:
         self.core.scheduler.check_integrity()

@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("plotly", reason="charts need the extra [lab]")
 
-from minisgl.events.recorder import Recorder, Trace
+from minisgl.events.recorder import Recorder
+from minisgl.events.trace import Trace
 from minisgl.events.types import AdmissionTested
 from minisgl_widgets import admission_chart, pool_chart
 from minisgl_widgets.charts import counters

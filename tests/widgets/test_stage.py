@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("anywidget", reason="the widgets need the extra [lab]")
 
 from minisgl.events import History
-from minisgl.events.recorder import Recorder, Trace
+from minisgl.events.recorder import Recorder
+from minisgl.events.trace import Trace
 from minisgl_widgets import Stage
 from minisgl_widgets.feed import Feed
 from tests.widgets.browser import Browser, through_json

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from minisgl.events.history import History
-from minisgl.events.recorder import Trace
 from minisgl.events.snapshot import Snapshot
+from minisgl.events.trace import Trace
 from minisgl.events.types import AdmissionTested
 from minisgl_widgets import palette
 from minisgl_widgets.static_views import tests_of

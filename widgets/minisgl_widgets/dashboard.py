@@ -18,8 +18,8 @@ import ipywidgets as W
 from minisgl.core import SamplingParams
 from minisgl.errors import MinisglError
 from minisgl.events.history import History
-from minisgl.events.recorder import Trace
 from minisgl.events.snapshot import Snapshot
+from minisgl.events.trace import Trace
 from minisgl.events.types import Event, RequestFinished, StepFinished
 from minisgl.events.words import count
 from minisgl.events.words import pages as runs

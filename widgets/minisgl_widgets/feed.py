@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from minisgl.events.history import History
-from minisgl.events.recorder import Trace, tokens_in
+from minisgl.events.trace import Trace, tokens_in
 from minisgl.events.types import Event
 
 

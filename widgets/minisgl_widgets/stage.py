@@ -11,8 +11,8 @@ import msgspec
 import traitlets
 
 from minisgl.events.history import History
-from minisgl.events.recorder import Trace
 from minisgl.events.snapshot import Snapshot
+from minisgl.events.trace import Trace
 from minisgl_widgets.bundle import bundle, styles
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.static_views import summary, view
