@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import asdict, dataclass
 from random import Random
@@ -11,6 +12,7 @@ import numpy as np
 
 from minisgl.config import EngineConfig
 from minisgl.core import Batch, BatchResult, SamplingParams, pages_for
+from minisgl.errors import LedgerError
 from minisgl.events.types import Event
 from minisgl.scheduler import Scheduler
 
@@ -56,6 +58,10 @@ class Lane:
     slots: np.ndarray
     token: int | None = None  # -1 where nothing is sampled; None until it has run
 
+    def overwrites(self, other: Lane) -> bool:
+        """Does it write a slot or a row that the other one uses?"""
+        return self.row == other.row or not set(self.slots[self.start :].tolist()).isdisjoint(other.slots.tolist())
+
 
 class HashExecutor:
     """KV of token j is a hash of the token, its place and the sum of the KV before it, as read through the row.
@@ -90,8 +96,17 @@ class HashExecutor:
                 table[row, start : start + len(values)] = values
         for page in batch.poison:
             self.kv[page * self.page_size : (page + 1) * self.page_size] = POISON
+        for lanes in self._flying:
+            for flying in lanes:
+                named = {slot // self.page_size for slot in flying.slots.tolist()}
+                if not named.isdisjoint(batch.poison):
+                    raise LedgerError(f"pages {batch.poison} were freed, and {flying} still reads some of them")
         columns = zip(batch.uids, batch.rows, batch.starts, batch.ends, batch.samples, strict=True)
         lanes = [Lane(batch.number, *c, slots=self.page_table[c[1], : c[3]].copy()) for c in columns]
+        for lane in lanes:
+            for flying in itertools.chain(*self._flying):
+                if lane.uid != flying.uid and lane.overwrites(flying):
+                    raise LedgerError(f"{lane} overwrites what {flying} uses")
         self.lanes += lanes
         self._flying.append(lanes)
         self.progress()
@@ -152,12 +167,14 @@ class AdversarialExecutor(HashExecutor):
             self.run(self.random.choice(ready))
 
 
+DEFAULTS = {"num_pages": 64, "max_running_requests": 8, "max_seq_len": 128, "check": True, "poison": True}
+
+
 class Run:
     """A Scheduler on a HashExecutor, its events kept."""
 
     def __init__(self, stop_tokens: tuple[int, ...] = (), record: bool = True, adversary=None, **settings) -> None:
-        defaults = {"num_pages": 64, "max_running_requests": 8, "max_seq_len": 128, "check": True, "poison": True}
-        self.config = EngineConfig(**(defaults | settings))
+        self.config = EngineConfig(**(DEFAULTS | settings))
         self.executor = HashExecutor(self.config) if adversary is None else AdversarialExecutor(self.config, adversary)
         self.scheduler = Scheduler(self.config, self.executor, vocab_size=VOCAB, stop_tokens=stop_tokens)
         self.lock = RLock()
