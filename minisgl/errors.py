@@ -68,3 +68,7 @@ class TraceError(MinisglError, ValueError):
 
 class LedgerError(AssertionError):
     """The engine broke a rule of its own bookkeeping (a page freed twice, two owners ...). Always a bug in minisgl."""
+
+
+class GhostPageError(LedgerError):
+    """A request was about to read the KV of a freed page. Always a bug in minisgl; found with ``poison=True``."""

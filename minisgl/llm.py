@@ -146,6 +146,10 @@ class LLM:
             steps += 1
         return steps
 
+    def clear_cache(self) -> None:
+        """Empty the prefix cache in the next step, but for what running requests hold: the next prompts start cold."""
+        self.scheduler.clear_cache()
+
     def output(self, uid: int) -> Output:
         """What a submitted request has given so far."""
         if uid not in self._submitted:
@@ -252,6 +256,7 @@ class LLM:
                 if self.step() is None and not all(r.finished for r in requests):
                     raise AssertionError(f"nothing to do, yet unfinished: {requests}")
                 bar.update(sum(r.finished for r in requests) - bar.n)
+        self._settle()
 
     def _abandon(self, requests: list[Request]) -> None:
         """Abort what is unfinished of these and step until their pages are back. Not to be interrupted."""
@@ -263,6 +268,13 @@ class LLM:
                 self.abort(request.uid)
             # inside a step (a hook, or the garbage collector that came by) the abort waits for the next one
             while not self.scheduler.stepping and not all(r.finished for r in unfinished):
+                self.step()
+            self._settle()
+
+    def _settle(self) -> None:
+        """Take the step that overlap leaves behind the last token, unless others still run and will take it."""
+        with self.lock:
+            while self.scheduler.in_flight and not (self.scheduler.stepping or self.scheduler.requests):
                 self.step()
 
     def _output(self, r: Request) -> Output:
@@ -301,6 +313,8 @@ class Stream:
                 raise
             tokens = request.output_ids
             self._over = request.finished
+            if self._over:
+                self._llm._settle()
             if self._over and request.error:
                 raise request.error
             text = self._text.next(tokens, last=self._over)

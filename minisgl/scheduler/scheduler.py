@@ -135,6 +135,11 @@ class Scheduler:
         """Nothing submitted that has not ended, nothing in flight, nothing left to announce."""
         return not self.requests and self.inbox.empty and not self._in_flight
 
+    @property
+    def in_flight(self) -> int:
+        """Batches launched and not yet processed."""
+        return len(self._in_flight)
+
     def _receive(self) -> bool:
         received = False
         for message in self.inbox.take():
