@@ -121,6 +121,12 @@ class Request:
         """Whether one more forward may sample for it, counted by what has been launched."""
         return self.device_len < self.prompt_len + self.max_tokens
 
+    def launch(self, samples: bool) -> None:
+        """A forward that computes up to ``device_len`` is on its way; if it samples, the device knows one token more."""
+        self.cached_len = self.device_len
+        self.device_len += samples
+        self.in_flight += 1
+
     @property
     def output_ids(self) -> list[int]:
         return self.token_ids[self.prompt_len :]

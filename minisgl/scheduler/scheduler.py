@@ -210,31 +210,15 @@ class Scheduler:
         if self.cache.allocate(requests):
             self.prefill.retest = True
 
-        slot_writes, token_writes = self.table.take_writes()
-        batch = Batch(
-            number=next(self._next_batch),
-            phase=phase,
-            uids=tuple(r.uid for r in requests),
-            rows=tuple(r.row for r in requests),
-            starts=tuple(r.cached_len for r in requests),
-            ends=tuple(r.device_len for r in requests),
-            samples=tuple(r.device_len >= r.prompt_len for r in requests),
-            params=tuple(r.params for r in requests),
-            seeds=tuple(r.seed for r in requests),
-            slot_writes=slot_writes,
-            token_writes=token_writes,
-            poison=self.cache.take_poison(),
-        )
+        batch = self._batch(requests, phase)
         for request, samples in zip(requests, batch.samples, strict=True):
             if request.cached_len == request.matched and request.status == "prefill":  # its first forward
                 # the last token never gets KV, so from here on one token less is promised
                 worst = request.prompt_len + request.max_tokens
                 ps = self.config.page_size
                 self.cache.reserve(request, pages_for(worst - 1, ps) - pages_for(worst, ps))
-            request.cached_len = request.device_len
-            request.in_flight += 1
+            request.launch(samples)
             if samples:
-                request.device_len += 1
                 request.status = "running"
                 self.running[request.uid] = request
         self._in_flight.append((batch, requests))
@@ -256,9 +240,26 @@ class Scheduler:
             raise
         except Exception as failure:
             self._in_flight.pop()
-            self.table.put_back(slot_writes, token_writes)  # other requests' rows wait for some of them
+            self.table.put_back(batch.slot_writes, batch.token_writes)  # other requests' rows wait for some of them
             self._fail(requests, failure)
         return batch, drained
+
+    def _batch(self, requests: list[Request], phase: str) -> Batch:
+        slot_writes, token_writes = self.table.take_writes()
+        return Batch(
+            number=next(self._next_batch),
+            phase=phase,
+            uids=tuple(r.uid for r in requests),
+            rows=tuple(r.row for r in requests),
+            starts=tuple(r.cached_len for r in requests),
+            ends=tuple(r.device_len for r in requests),
+            samples=tuple(r.device_len >= r.prompt_len for r in requests),
+            params=tuple(r.params for r in requests),
+            seeds=tuple(r.seed for r in requests),
+            slot_writes=slot_writes,
+            token_writes=token_writes,
+            poison=self.cache.take_poison(),
+        )
 
     def _drained(self, reason: str, short: int = 0) -> None:
         batch, _ = self._in_flight[0]
