@@ -122,7 +122,7 @@ class Request:
         return self.device_len < self.prompt_len + self.max_tokens
 
     def launch(self, samples: bool) -> None:
-        """A forward that computes up to ``device_len`` is on its way; if it samples, the device knows one token more."""
+        """A forward up to ``device_len`` is on its way; if it samples, the device knows one token more."""
         self.cached_len = self.device_len
         self.device_len += samples
         self.in_flight += 1

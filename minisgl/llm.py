@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minisgl.config import EngineConfig
 from minisgl.core import Request, SamplingParams
@@ -20,6 +20,9 @@ from minisgl.events.types import Event, StepFinished
 from minisgl.outputs import Detokenizer, Output, Outputs, Piece
 from minisgl.prompts import listed, tokens_of
 from minisgl.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from minisgl.engine import EngineExecutor
 
 Prompt = str | Iterable[int]
 
@@ -46,6 +49,7 @@ class LLM:
         self.model_config = loaded.model_config
         self.tokenizer = loaded.tokenizer
         self.memory = loaded.memory
+        self._executor: EngineExecutor | None = loaded.executor
         self.lock = threading.RLock()  # held during a step; hold it to look at several things between two steps
         self._scheduler: Scheduler | None = Scheduler(
             loaded.config, loaded.executor, loaded.model_config.vocab_size, loaded.eos_token_ids
@@ -229,7 +233,9 @@ class LLM:
     def close(self) -> None:
         """Let go of the model and the pool. Using the LLM afterwards raises EngineClosedError."""
         with self.lock:
-            self._scheduler = None
+            if self._executor is not None:
+                self._executor.close()
+            self._scheduler = self._executor = None
 
     def __enter__(self) -> LLM:
         return self

@@ -114,6 +114,11 @@ class EngineExecutor:
         columns = [next(drawn) if wanted else -1 for wanted in batch.samples]
         return BatchResult(batch.number, columns, started, finished)
 
+    def close(self) -> None:
+        """Wait for what is in flight and end the worker."""
+        if self._worker:
+            self._worker.shutdown()
+
 
 def scatter(table: Tensor, writes: Sequence[tuple[int, int, Any]]) -> None:
     """Write runs ``(row, start, values)`` into ``table`` ``[rows, width]`` in one copy; the later of two wins."""
