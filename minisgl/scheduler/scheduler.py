@@ -6,10 +6,10 @@ what computes is behind ``Executor``.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import compress, count
 from typing import Any
 
 from minisgl.config import EngineConfig
@@ -56,7 +56,7 @@ class Scheduler:
         self.requests: dict[int, Request] = {}  # arrived and not finished
         self.leaving: list[Request] = []  # finished, their rows named by a batch in flight
         self.inbox = Inbox(config, vocab_size, stop_tokens, executor.now)
-        self._next_batch = itertools.count(1)
+        self._next_batch = count(1)
         self._in_flight: deque[tuple[Batch, list[Request]]] = deque()
         self.stepping = False
         self._check: Fold | None = None
@@ -288,13 +288,12 @@ class Scheduler:
         assert result.number == batch.number, (result.number, batch.number)
         if self.bus:
             self.bus.emit(ev.ForwardFinished, batch=batch.number, started=result.started, finished=result.finished)
-            drawn = [i for i, samples in enumerate(batch.samples) if samples]
             self.bus.emit(
                 ev.TokensSampled,
                 batch=batch.number,
-                uids=tuple(batch.uids[i] for i in drawn),
-                tokens=tuple(result.tokens[i] for i in drawn),
-                dropped=tuple(requests[i].finished for i in drawn),
+                uids=tuple(compress(batch.uids, batch.samples)),
+                tokens=tuple(compress(result.tokens, batch.samples)),
+                dropped=tuple(compress((r.finished for r in requests), batch.samples)),
             )
         for request, token, end, samples in zip(requests, result.tokens, batch.ends, batch.samples, strict=True):
             request.in_flight -= 1
