@@ -10,6 +10,9 @@ from minisgl.errors import ConfigError
 
 CHOICES = {
     "prefix_cache": ("radix", "naive"),
+    "order": ("fcfs", "lpm", "shortest"),
+    "eviction": ("lru", "lfu", "fifo"),
+    "phase": ("prefill-first", "decode-first", "mixed"),
     "dtype": ("auto", "float32", "bfloat16", "float16"),
 }
 
@@ -27,6 +30,15 @@ class EngineConfig:
         max_seq_len: prompt + output of one request, in tokens. None: what the model allows, at most the pool.
         max_prefill_tokens: tokens one prefill batch may compute; longer prompts are computed in chunks.
         prefix_cache: "radix" shares equal prefixes, "naive" never does.
+        order: who is tested for admission next: "fcfs" (first come, first served), "lpm" (longest cached prefix),
+            "shortest" (prompt + max_tokens). Nobody is passed over for ever.
+        admission: how much of max_tokens is promised when a request is let in: "conservative" (all of it: a running
+            request never lacks a page), "optimistic" (none: when pages run out, the last one admitted is retracted and
+            computed again later), or a share between 0 and 1.
+        eviction: which unlocked leaves of the prefix cache go first: "lru" (used longest ago), "lfu" (used least
+            often), "fifo" (made first).
+        phase: what a batch is made of: "prefill-first", "decode-first" (nobody is let in while anybody decodes),
+            "mixed" (every running request decodes, prompts get the rest of max_prefill_tokens).
         overlap: launch the next batch before the last one's result is read, so that the host books while the device
             computes. Tokens are the same.
         dtype: of weights and KV. "auto": float32 on a CPU, the model's own on a GPU.
@@ -44,6 +56,10 @@ class EngineConfig:
     max_seq_len: int | None = None
     max_prefill_tokens: int = 2048
     prefix_cache: str = "radix"
+    order: str = "fcfs"
+    admission: str | float = "conservative"
+    eviction: str = "lru"
+    phase: str = "prefill-first"
     overlap: bool = False
     dtype: str = "auto"
     device: str = "auto"
@@ -76,6 +92,13 @@ class EngineConfig:
         number = isinstance(gib, (int, float)) and not isinstance(gib, bool)
         if gib is not None and not (number and 0 < gib < math.inf):
             raise ConfigError(f"kv_gib={gib!r}: must be a finite number above 0")
+        share: Any = self.admission
+        named = share in ("conservative", "optimistic")
+        number = isinstance(share, (int, float)) and not isinstance(share, bool)
+        if not named and not (number and 0 <= share <= 1):
+            raise ConfigError(
+                f"admission={share!r}: must be 'conservative', 'optimistic' or a share of max_tokens, from 0 to 1"
+            )
         if self.num_pages is not None and self.kv_gib is not None:
             raise ConfigError(
                 f"num_pages={self.num_pages} and kv_gib={self.kv_gib} both size the pool: give one of them"

@@ -95,16 +95,26 @@ class Request:
     finish_reason: str | None = None  # stop | length | abort | error
     error: Exception | None = None
 
+    prefill_len: int = 0  # tokens to compute before it samples: the prompt; after a retraction, its output as well
+    worst: int = 0  # tokens it is promised room for
+    admitted: int = 0  # its place in the order of admissions
+    retractions: int = 0  # how often its pages were taken back
+    passed: int = 0  # later arrivals admitted before it while it was the first to wait
+
     cached_len: int = 0
     device_len: int = 0
     done_len: int = 0  # KV computed for certain: where the last completed batch that named it ended
     in_flight: int = 0  # batches launched and not yet processed that name it
-    matched: int = 0  # tokens found in the prefix cache at admission
+    matched: int = 0  # tokens found in the prefix cache at its last admission
+    cached_tokens: int = 0  # the same, at its first: what it had computed itself is no gain
     row: int = -1
     generation: int = 0
     handle: Any = None  # the prefix cache's handle this request keeps locked
     num_pages: int = 0  # pages its row covers
     reserved: int = 0  # pages promised to it and not yet taken
+
+    def __post_init__(self) -> None:
+        self.prefill_len = self.prompt_len
 
     @property
     def extend_len(self) -> int:
@@ -126,6 +136,13 @@ class Request:
         self.cached_len = self.device_len
         self.device_len += samples
         self.in_flight += 1
+
+    def retract(self) -> None:
+        """Back to the queue: what was computed is lost, what was generated is kept and will be computed again."""
+        self.status, self.retractions = "waiting", self.retractions + 1
+        self.prefill_len = len(self.token_ids)
+        self.cached_len = self.device_len = self.done_len = self.matched = self.num_pages = 0
+        self.row = -1
 
     @property
     def output_ids(self) -> list[int]:
@@ -156,7 +173,7 @@ class Batch:
     """
 
     number: int
-    phase: str  # prefill | decode
+    phase: str  # prefill | decode | mixed
     uids: tuple[int, ...]
     rows: tuple[int, ...]
     starts: tuple[int, ...]

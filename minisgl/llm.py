@@ -290,7 +290,7 @@ class LLM:
             token_ids=r.output_ids,
             prompt_token_ids=r.token_ids[: r.prompt_len],
             finish_reason=r.finish_reason,
-            cached_tokens=r.matched,
+            cached_tokens=r.cached_tokens,
             error=r.error,
         )
 

@@ -67,6 +67,12 @@ class Fold:
     def _AbortRequested(self, e: ev.AbortRequested) -> None:
         pass  # what it does is announced by the events that follow it
 
+    def _RequestRetracted(self, e: ev.RequestRetracted) -> None:
+        lengths = dict.fromkeys(("matched", "cached_len", "device_len", "reserved"), 0)
+        self._request(e.uid, status="waiting", verdict="", **lengths)
+        self._set("running", [uid for uid in self.state["running"] if uid != e.uid])
+        self._set("waiting", [e.uid, *self.state["waiting"]])
+
     def _RequestFinished(self, e: ev.RequestFinished) -> None:
         self._request(e.uid, status="finished", reason=e.reason, error=e.error, reserved=0)
         for name in ("waiting", "running"):

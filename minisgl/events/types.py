@@ -65,6 +65,17 @@ class RequestFinished(Event, frozen=True):
 # -- admission -------------------------------------------------------------------------------------------------------
 
 
+class RequestRetracted(Event, frozen=True):
+    """Pages ran out, so a running request waits again, at the head of the queue, with what it has generated.
+
+    Its own ``pages`` are freed, uncached; the KV of ``lost`` tokens will have to be computed again.
+    """
+
+    uid: int
+    pages: Ints
+    lost: int
+
+
 class AdmissionTested(Event, frozen=True):
     """The head of the queue was tested. ``verdict``: admitted | chunk | row | budget | pages.
 
@@ -77,6 +88,9 @@ class AdmissionTested(Event, frozen=True):
     verdict: str
     prompt_len: int
     max_tokens: int
+    worst: int | None = (
+        None  # tokens it is to be promised room for
+    )
     free_rows: int | None = None
     budget: int | None = None  # prefill tokens left in this batch
     matched: int | None = None  # tokens the cache already has
@@ -235,7 +249,7 @@ class Counters(Event, frozen=True):
     the batch in flight completes; ``reserved`` is promised to running requests and not yet taken.
     """
 
-    phase: str  # prefill | decode | idle
+    phase: str  # prefill | decode | mixed | idle
     uids: Ints
     num_tokens: int
     waiting: int
@@ -312,6 +326,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     RequestArrived,
     RequestRejected,
     AbortRequested,
+    RequestRetracted,
     AdmissionTested,
     PrefixMatched,
     RequestAdmitted,

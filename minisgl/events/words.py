@@ -93,6 +93,10 @@ _SENTENCES = {
     ev.RequestArrived: lambda e: f"request {e.uid} arrives: {count(len(e.prompt), 'token')}, up to {e.max_tokens} new",
     ev.RequestRejected: lambda e: f"request {e.uid} is refused: {e.message}",
     ev.AbortRequested: lambda e: f"abort of request {e.uid} is asked for",
+    ev.RequestRetracted: lambda e: (
+        f"request {e.uid} is retracted: {_pages_are(e.pages)} taken back, "
+        f"{count(e.lost, 'token')} must be computed again"
+    ),
     ev.AdmissionTested: _admission,
     ev.RequestAdmitted: lambda e: f"request {e.uid} gets row {e.row}, generation {e.generation}",
     ev.PagesAllocated: lambda e: f"{_pages_are(e.pages)} taken for {_requests(e.uids)}",

@@ -44,7 +44,7 @@ class PrefixCache(ABC):
     evictable: int = 0
     protected: int = 0
 
-    def __init__(self, page_size: int, bus: EventBus) -> None:
+    def __init__(self, page_size: int, bus: EventBus, eviction: str = "lru") -> None:
         self.page_size = page_size
         self.bus = bus
 

@@ -7,7 +7,7 @@ numbers. Nodes are found page by page, so an edge never breaks inside a page.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,23 @@ from minisgl.events import types as ev
 from minisgl.events.bus import EventBus
 from minisgl.kvcache.base import Handle, Inserted, PrefixCache
 
+EVICTIONS: dict[str, Callable[[Node], int]] = {  # leaves go smallest first, among equals the oldest node
+    "lru": lambda node: node.used,
+    "lfu": lambda node: node.uses,
+    "fifo": lambda node: 0,
+}
+
 
 class Node:
-    __slots__ = ("children", "id", "locks", "pages", "parent", "tokens", "used")
+    __slots__ = ("children", "id", "locks", "pages", "parent", "tokens", "used", "uses")
 
     def __init__(self, id: int, parent: Node | None, tokens: np.ndarray, pages: list[int], used: int) -> None:
         self.id = id
         self.parent = parent
         self.tokens = tokens  # int32, the edge into this node
         self.pages = pages
-        self.used = used  # logical time of the last use; the wall clock would make runs differ
+        self.used: int = used  # logical time of the last use; the wall clock would make runs differ
+        self.uses: int = 1
         self.locks = 0
         self.children: dict[bytes, Node] = {}  # by the bytes of their first page's tokens
 
@@ -35,14 +42,15 @@ class Node:
 
 
 class RadixPrefixCache(PrefixCache):
-    def __init__(self, page_size: int, bus: EventBus) -> None:
+    def __init__(self, page_size: int, bus: EventBus, eviction: str = "lru") -> None:
         super().__init__(page_size, bus)
+        self.key = EVICTIONS[eviction]
         self.root = Node(0, None, np.empty(0, np.int32), [], 0)
         self.tick = 0
         self.visited = 0  # heap entries looked at by evict: what its cost is measured by
         self._next_id = 1
         self._size = 1
-        self._leaves: list[tuple[int, int, Node]] = []  # heap of (used, id, node); stale entries are skipped
+        self._leaves: list[tuple[int, int, Node]] = []  # heap of (key, id, node); stale entries are skipped
 
     # -- looking up --------------------------------------------------------------------------------------------------
 
@@ -80,6 +88,7 @@ class RadixPrefixCache(PrefixCache):
         self.tick += 1
         for node in nodes:
             node.used = self.tick
+            node.uses += 1
         last = nodes[-1] if nodes else self.root
         self._offer(last)
         return last, length, tuple(node.id for node in nodes)
@@ -107,7 +116,7 @@ class RadixPrefixCache(PrefixCache):
         cut = length // self.page_size
         assert node.parent is not None and 0 < length < len(node.tokens)
         upper = self._new(node.parent, node.tokens[:length], node.pages[:cut], node.used)
-        upper.locks = node.locks
+        upper.locks, upper.uses = node.locks, node.uses
         node.parent, node.tokens, node.pages = upper, node.tokens[length:], node.pages[cut:]
         upper.children[node.tokens[: self.page_size].tobytes()] = node
         if self.bus:
@@ -167,14 +176,14 @@ class RadixPrefixCache(PrefixCache):
         """Put a node on the heap if it may be evicted now. Every way to become so, or to be used, ends here."""
         if node.children or node.locks or node is self.root:
             return
-        heapq.heappush(self._leaves, (node.used, node.id, node))
+        heapq.heappush(self._leaves, (self.key(node), node.id, node))
         if len(self._leaves) > 2 * self._size + 64:  # mostly stale: a long-lived cache must not grow by use alone
             self._leaves = [entry for entry in self._leaves if self._valid(entry)]
             heapq.heapify(self._leaves)
 
     def _valid(self, entry: tuple[int, int, Node]) -> bool:
-        used, _, node = entry
-        return node.parent is not None and node.used == used and not node.locks and not node.children
+        key, _, node = entry
+        return node.parent is not None and self.key(node) == key and not node.locks and not node.children
 
     def evict(self, n: int) -> list[int]:
         pages: list[int] = []

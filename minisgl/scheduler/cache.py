@@ -25,7 +25,7 @@ class CacheManager:
         self.table = table
         self.bus = bus
         self.allocator = PageAllocator(config.num_pages)
-        self.prefix = PREFIX_CACHES[config.prefix_cache](config.page_size, bus)
+        self.prefix = PREFIX_CACHES[config.prefix_cache](config.page_size, bus, config.eviction)
         self.reserved = 0  # promised to running requests, not yet taken
         self._gathered: list[tuple[int, int]] = []  # (page, uid) to be freed at the end of this pass
         self.waiting: list[tuple[int, int]] = []  # the same, but a batch in flight still names them
@@ -46,9 +46,9 @@ class CacheManager:
 
     # -- taking pages ------------------------------------------------------------------------------------------------
 
-    def need(self, request: Request, matched: int) -> int:
-        """The worst case of a request, on top of ``matched`` cached tokens."""
-        return pages_for(request.prompt_len + request.max_tokens, self.page_size) - matched // self.page_size
+    def need(self, worst: int, matched: int) -> int:
+        """Pages for ``worst`` tokens, on top of ``matched`` cached ones."""
+        return pages_for(worst, self.page_size) - matched // self.page_size
 
     def fits(self, need: int) -> bool:
         """Could ``need`` more pages be promised now?"""
@@ -64,8 +64,14 @@ class CacheManager:
         return max(0, pages_for(request.device_len, self.page_size) - request.num_pages)
 
     def short(self, requests: Sequence[Request]) -> int:
-        """Pages that a batch of these needs beyond what is free or evictable now."""
-        return max(0, sum(map(self._missing, requests)) - self.free - self.prefix.evictable)
+        """Pages that a batch of these needs beyond what is free or evictable now.
+
+        What a request takes beyond its promise must not be promised to anybody else, pending pages counted.
+        """
+        missing = [self._missing(r) for r in requests]
+        unpromised = sum(max(0, n - r.reserved) for n, r in zip(missing, requests, strict=True))
+        had = self.free + self.prefix.evictable
+        return max(0, sum(missing) - had, unpromised and unpromised + self.reserved - had - self.pending)
 
     def allocate(self, requests: Sequence[Request]) -> bool:
         """Take all pages the requests need to reach their ``device_len``; whether anything had to be evicted for it.
@@ -87,7 +93,7 @@ class CacheManager:
         for request, n in takers:
             self.table.write_slots(request.row, request.num_pages, slots[done * ps : (done + n) * ps])
             request.num_pages += n
-            self.reserve(request, -n)
+            self.reserve(request, -min(n, request.reserved))
             done += n
         if self.bus:
             self.bus.emit(
@@ -146,8 +152,16 @@ class CacheManager:
                 pending=pending,
             )
 
+    def retract(self, request: Request) -> list[int]:
+        """Take a request's own pages back, uncached, and let go of its prefix; the pages, to be freed in this pass."""
+        pages = self.table.pages(request.row, request.num_pages)[request.handle.length // self.page_size :]
+        self._gathered += [(page, request.uid) for page in pages]
+        self.release(request)
+        self.reserve(request, -request.reserved)
+        return pages
+
     def release(self, request: Request) -> None:
-        """Let go of the prefix that a finished request kept locked for a batch in flight."""
+        """Let go of the prefix that a request keeps locked."""
         if request.handle is not None:
             self.prefix.unlock(request.handle, request.uid)
             request.handle = None

@@ -1,4 +1,4 @@
-"""PrefillManager: the queue, admission in the worst case, and prompts computed in chunks."""
+"""PrefillManager: the queue, admission, and prompts computed in chunks."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ from collections import deque
 
 import numpy as np
 
+from minisgl.config import EngineConfig
 from minisgl.core import Request
 from minisgl.events import types as ev
 from minisgl.events.bus import EventBus
 from minisgl.kvcache import Handle
 from minisgl.scheduler.cache import CacheManager
+from minisgl.scheduler.policies import ORDERS, promised_share, worst_case
 from minisgl.scheduler.table import TableManager
+
+PATIENCE = 64  # later arrivals that may be admitted before the first of the queue
 
 
 class PrefillManager:
-    """First come, first served. One prompt at a time may be unfinished (``chunked``); it always goes first."""
+    """The queue, in order of arrival. One prompt at a time may be unfinished (``chunked``); it always goes first."""
 
-    def __init__(self, budget: int, table: TableManager, cache: CacheManager, bus: EventBus) -> None:
-        self.budget = budget
+    def __init__(self, config: EngineConfig, table: TableManager, cache: CacheManager, bus: EventBus) -> None:
+        self.budget = config.max_prefill_tokens
+        self.order = ORDERS[config.order]
+        self.share = promised_share(config.admission)
         self.table = table
         self.cache = cache
         self.bus = bus
         self.waiting: deque[Request] = deque()
         self.chunked: Request | None = None
+        self._admissions = 0
         # Decoding cannot change what a refused head lacks, so it is tested again only when something else happened.
         self.retest = True
 
@@ -31,35 +38,54 @@ class PrefillManager:
         self.waiting.append(request)
         self.retest = True
 
-    def schedule(self) -> list[Request]:
-        """The requests of the next prefill batch, each with ``device_len`` set to the end of what it computes."""
-        budget = self.budget
+    def put_back(self, request: Request) -> None:
+        """A retracted request goes to the head of the queue."""
+        self.waiting.appendleft(request)
+        self.retest = True
+
+    def schedule(self, budget: int) -> list[Request]:
+        """Prompts of the next batch, ``budget`` tokens at most; each one's ``device_len`` is where it will end."""
         batch: list[Request] = []
-        if self.chunked:
+        if self.chunked and budget > 0:
             budget -= self._extend(self.chunked, budget)
             batch.append(self.chunked)
-            if self.chunked.device_len == self.chunked.prompt_len:
+            if self.chunked.device_len == self.chunked.prefill_len:
                 self.chunked = None
                 self.retest = True
         while self.waiting and self.retest:
-            request = self.waiting[0]
-            if not self._admit(request, budget):
-                self.retest = False
+            place = self._next()
+            request = self.waiting[place]
+            verdict = self._admit(request, budget)
+            if verdict != "admitted":
+                self.retest = verdict == "budget"  # the next batch has a budget of its own
                 break
-            self.waiting.popleft()
+            del self.waiting[place]
+            if place:
+                self.waiting[0].passed += 1
             budget -= self._extend(request, budget)
             batch.append(request)
-            if request.device_len < request.prompt_len:
+            if request.device_len < request.prefill_len:
                 self.chunked = request
         return batch
 
+    def _next(self) -> int:
+        """Whom to test: the order's choice, but for a first of the queue that was passed over too often."""
+        return 0 if self.waiting[0].passed >= PATIENCE else self.order(self.waiting, self._matched)
+
+    def _prompt(self, request: Request) -> np.ndarray:
+        """What may be matched: not the last token, so that at least one is computed and can be sampled from."""
+        return np.array(request.token_ids[: request.prefill_len - 1], dtype=np.int32)
+
+    def _matched(self, request: Request) -> int:
+        return self.cache.prefix.peek(self._prompt(request))
+
     def _extend(self, request: Request, budget: int) -> int:
-        take = min(budget, request.prompt_len - request.cached_len)
+        take = min(budget, request.prefill_len - request.cached_len)
         request.device_len = request.cached_len + take
         return take
 
-    def _admit(self, request: Request, budget: int) -> bool:
-        """Test the head of the queue; let it in if everything fits. A refusal changes nothing that lasts."""
+    def _admit(self, request: Request, budget: int) -> str:
+        """Test a waiting request; let it in if everything fits. A refusal changes nothing that lasts."""
         terms: dict[str, int] = {}
         handle: Handle | None = None
         if self.chunked:
@@ -67,19 +93,20 @@ class PrefillManager:
         elif not self.table.num_free:
             verdict = "row"
             terms |= {"free_rows": 0}
-        elif not budget:
+        elif budget <= 0:
             verdict = "budget"
             terms |= {"free_rows": self.table.num_free, "budget": 0}
         else:
             cache, prefix = self.cache, self.cache.prefix
-            # stops at the last token but one, so that at least one token is computed and can be sampled from
-            prompt = np.array(request.token_ids[: request.prompt_len - 1], dtype=np.int32)
+            prompt = self._prompt(request)
             matched = prefix.peek(prompt)
-            need = cache.need(request, matched)
+            request.worst = worst_case(request, self.share)
+            need = cache.need(request.worst, matched)
             terms |= {
                 "free_rows": self.table.num_free,
                 "budget": budget,
                 "matched": matched,
+                "worst": request.worst,
                 "need": need,
                 "free": cache.free,
                 "evictable": prefix.evictable,
@@ -104,11 +131,10 @@ class PrefillManager:
                 max_tokens=request.max_tokens,
                 **terms,
             )
-        if verdict != "admitted":
-            return False
-        assert handle is not None
-        self._enter(request, handle, need)
-        return True
+        if verdict == "admitted":
+            assert handle is not None
+            self._enter(request, handle, need)
+        return verdict
 
     def _enter(self, request: Request, handle: Handle, need: int) -> None:
         """Give an admitted request its row, pointing at the matched pages, and its promise."""
@@ -116,6 +142,10 @@ class PrefillManager:
         request.handle = handle
         request.matched = request.cached_len = request.done_len = handle.length
         request.row, request.generation = self.table.allocate()
+        self._admissions += 1
+        request.admitted = self._admissions
+        if not request.retractions:
+            request.cached_tokens = handle.length
         pages = self.cache.prefix.pages(handle)
         request.num_pages = len(pages)
         self.table.write_pages(request.row, 0, pages)

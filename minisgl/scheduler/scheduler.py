@@ -23,6 +23,7 @@ from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.executor import Executor
 from minisgl.scheduler.inbox import Abort, Inbox, Refusal
 from minisgl.scheduler.ledgers import broken_rules, error_text, ledger_state
+from minisgl.scheduler.policies import PHASES
 from minisgl.scheduler.prefill import PrefillManager
 from minisgl.scheduler.table import TableManager
 
@@ -50,7 +51,8 @@ class Scheduler:
         self.bus = EventBus(executor.now)
         self.table = TableManager(config.max_running_requests, config.max_seq_len, config.page_size, config.num_pages)
         self.cache = CacheManager(config, self.table, self.bus)
-        self.prefill = PrefillManager(config.max_prefill_tokens, self.table, self.cache, self.bus)
+        self.prefill = PrefillManager(config, self.table, self.cache, self.bus)
+        self.phase = PHASES[config.phase]
         self.running: dict[int, Request] = {}
         self.steps = 0  # whole steps so far
         self.requests: dict[int, Request] = {}  # arrived and not finished
@@ -189,22 +191,17 @@ class Scheduler:
         if request is not None:
             self._finish(request, "abort")
 
-    def _choose(self) -> tuple[list[Request], str]:
-        """Prefill first; else one token for every running request that may have one more."""
-        requests = self.prefill.schedule()
-        if requests:
-            return requests, "prefill"
-        return [r for _, r in sorted(self.running.items()) if r.can_decode], "decode"
-
     def _launch(self) -> tuple[Batch | None, Batch | None]:
         """Put a batch together and launch it; the second is the batch in flight, if its pages had to be waited for."""
-        requests, phase = self._choose()
+        requests, phase = self.phase(self.prefill, [r for _, r in sorted(self.running.items()) if r.can_decode])
         drained = None
         short = self.cache.short(requests)
         if short and self._in_flight:
             self._drained("pages", short)
             drained = self._process()
             requests = [r for r in requests if not r.finished]
+        while self.cache.short(requests) and self._retract_last():
+            requests = [r for r in requests if r.row >= 0]
         if not requests:
             return None, drained
         if self.cache.allocate(requests):
@@ -214,9 +211,8 @@ class Scheduler:
         for request, samples in zip(requests, batch.samples, strict=True):
             if request.cached_len == request.matched and request.status == "prefill":  # its first forward
                 # the last token never gets KV, so from here on one token less is promised
-                worst = request.prompt_len + request.max_tokens
                 ps = self.config.page_size
-                self.cache.reserve(request, pages_for(worst - 1, ps) - pages_for(worst, ps))
+                self.cache.reserve(request, pages_for(request.worst - 1, ps) - pages_for(request.worst, ps))
             request.launch(samples)
             if samples:
                 request.status = "running"
@@ -253,7 +249,7 @@ class Scheduler:
             rows=tuple(r.row for r in requests),
             starts=tuple(r.cached_len for r in requests),
             ends=tuple(r.device_len for r in requests),
-            samples=tuple(r.device_len >= r.prompt_len for r in requests),
+            samples=tuple(r.device_len >= r.prefill_len for r in requests),
             params=tuple(r.params for r in requests),
             seeds=tuple(r.seed for r in requests),
             slot_writes=slot_writes,
@@ -307,11 +303,34 @@ class Scheduler:
                 self._finish(request, "stop")
             elif request.remain_len == 0:
                 self._finish(request, "length")
-            elif end == request.prompt_len:
+            elif end == request.prefill_len:
                 self.cache.handoff(request, finished=False)
                 self.prefill.retest = True
         self._release_completed()
         return batch
+
+    def _retract_last(self) -> bool:
+        """Take back the pages of the last one admitted, and queue it again; False if there is only one to take from.
+
+        The first one admitted always goes on, so somebody always ends.
+        """
+        seated = [*self.running.values(), *([self.prefill.chunked] if self.prefill.chunked else [])]
+        if len(seated) < 2:
+            return False
+        request = max(seated, key=lambda r: r.admitted)
+        lost = request.cached_len - request.handle.length
+        pages = self.cache.retract(request)
+        self.table.free(request.row)
+        self.running.pop(request.uid, None)
+        if self.prefill.chunked is request:
+            self.prefill.chunked = None
+        if self.bus:
+            self.bus.emit(ev.RowReleased, uid=request.uid, row=request.row, generation=request.generation)
+            self.bus.emit(ev.RequestRetracted, uid=request.uid, pages=tuple(pages), lost=lost)
+        request.retract()
+        self.prefill.put_back(request)
+        self.cache.free_gathered()
+        return True
 
     def _finish(self, request: Request, reason: str) -> None:
         """End a request. Its pages go to the cache and to the free list, its row back, unless a batch names them."""

@@ -27,6 +27,10 @@ configs = st.fixed_dictionaries(
         "max_running_requests": st.sampled_from([1, 2, 8]),
         "max_prefill_tokens": st.sampled_from([1, 3, 7, 16, 64]),
         "prefix_cache": st.sampled_from(["radix", "radix", "naive"]),
+        "order": st.sampled_from(["fcfs", "lpm", "shortest"]),
+        "admission": st.sampled_from(["conservative", "optimistic", 0.5]),
+        "eviction": st.sampled_from(["lru", "lfu", "fifo"]),
+        "phase": st.sampled_from(["prefill-first", "decode-first", "mixed"]),
         "overlap": st.booleans(),
         "adversary": st.integers(0, 9),
     }
