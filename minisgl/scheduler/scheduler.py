@@ -200,7 +200,7 @@ class Scheduler:
             self._drained("pages", short)
             drained = self._process()
             requests = [r for r in requests if not r.finished]
-        while self.cache.short(requests) and self._retract_last():
+        while self.cache.short(requests) and self._retract_last(requests):
             requests = [r for r in requests if r.row >= 0]
         if not requests:
             return None, drained
@@ -309,15 +309,17 @@ class Scheduler:
         self._release_completed()
         return batch
 
-    def _retract_last(self) -> bool:
+    def _retract_last(self, scheduled: list[Request]) -> bool:
         """Take back the pages of the last one admitted, and queue it again; False if there is only one to take from.
 
         The first one admitted always goes on, so somebody always ends.
         """
-        seated = [*self.running.values(), *([self.prefill.chunked] if self.prefill.chunked else [])]
+        seated = {r.uid: r for r in (*self.running.values(), *scheduled)}
+        if self.prefill.chunked:
+            seated[self.prefill.chunked.uid] = self.prefill.chunked
         if len(seated) < 2:
             return False
-        request = max(seated, key=lambda r: r.admitted)
+        request = max(seated.values(), key=lambda r: r.admitted)
         lost = request.cached_len - request.handle.length
         pages = self.cache.retract(request)
         self.table.free(request.row)
