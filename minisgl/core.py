@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from minisgl.errors import SamplingParamsError
 
@@ -78,18 +79,18 @@ class Request:
     """One prompt on its way through the engine. Only the scheduler changes it.
 
     Three lengths are its state, in tokens: KV is valid up to ``cached_len``; the device knows the tokens up to
-    ``device_len``; the host knows ``len(token_ids)``.  ``cached_len <= device_len`` always.
+    ``device_len``; the host knows ``num_tokens``.  ``cached_len <= device_len`` always.
     """
 
     uid: int
-    prompt_len: int
-    token_ids: list[int]  # prompt, then what was generated
+    prompt: np.ndarray  # int32 [prompt tokens], never changed
     params: SamplingParams
     max_tokens: int  # params.max_tokens clamped to what max_seq_len leaves
     seed: int
     stop_tokens: frozenset[int]
     client_id: str | None = None
     submitted: float = 0.0  # executor's clock, seconds since start
+    output_ids: list[int] = field(default_factory=list)  # what was generated, as the host knows it
 
     status: str = "waiting"  # waiting | prefill | running | finished
     finish_reason: str | None = None  # stop | length | abort | error
@@ -117,6 +118,21 @@ class Request:
         self.prefill_len = self.prompt_len
 
     @property
+    def prompt_len(self) -> int:
+        return len(self.prompt)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that the host knows: the prompt's, and those generated."""
+        return len(self.prompt) + len(self.output_ids)
+
+    def tokens(self, n: int) -> np.ndarray:
+        """The first ``n`` of them, int32; a view of the prompt if they lie in it."""
+        if n <= len(self.prompt):
+            return self.prompt[:n]
+        return np.concatenate((self.prompt, np.array(self.output_ids[: n - len(self.prompt)], dtype=np.int32)))
+
+    @property
     def extend_len(self) -> int:
         """Tokens the next forward computes."""
         return self.device_len - self.cached_len
@@ -124,7 +140,7 @@ class Request:
     @property
     def remain_len(self) -> int:
         """Tokens it may still generate, counted by what the host has received."""
-        return self.max_tokens - (len(self.token_ids) - self.prompt_len)
+        return self.max_tokens - len(self.output_ids)
 
     @property
     def can_decode(self) -> bool:
@@ -140,13 +156,9 @@ class Request:
     def retract(self) -> None:
         """Back to the queue: what was computed is lost, what was generated is kept and will be computed again."""
         self.status, self.retractions = "waiting", self.retractions + 1
-        self.prefill_len = len(self.token_ids)
+        self.prefill_len = self.num_tokens
         self.cached_len = self.device_len = self.done_len = self.matched = self.num_pages = 0
         self.row = -1
-
-    @property
-    def output_ids(self) -> list[int]:
-        return self.token_ids[self.prompt_len :]
 
     @property
     def finished(self) -> bool:
@@ -155,7 +167,7 @@ class Request:
     def __repr__(self) -> str:
         return (
             f"Request(uid={self.uid}, {self.finish_reason or self.status}, prompt={self.prompt_len}, "
-            f"output={len(self.token_ids) - self.prompt_len}/{self.max_tokens}, "
+            f"output={len(self.output_ids)}/{self.max_tokens}, "
             f"cached={self.cached_len}, device={self.device_len})"
         )
 

@@ -287,8 +287,8 @@ class LLM:
         return Output(
             uid=r.uid,
             text=self.decode(r.output_ids),
-            token_ids=r.output_ids,
-            prompt_token_ids=r.token_ids[: r.prompt_len],
+            token_ids=list(r.output_ids),
+            prompt_token_ids=r.prompt.tolist(),
             finish_reason=r.finish_reason,
             cached_tokens=r.cached_tokens,
             error=r.error,
@@ -317,7 +317,7 @@ class Stream:
             except BaseException:
                 self.close()
                 raise
-            tokens = request.output_ids
+            tokens = list(request.output_ids)
             self._over = request.finished
             if self._over:
                 self._llm._settle()

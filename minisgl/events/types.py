@@ -88,9 +88,7 @@ class AdmissionTested(Event, frozen=True):
     verdict: str
     prompt_len: int
     max_tokens: int
-    worst: int | None = (
-        None  # tokens it is to be promised room for
-    )
+    worst: int | None = None  # tokens it is to be promised room for
     free_rows: int | None = None
     budget: int | None = None  # prefill tokens left in this batch
     matched: int | None = None  # tokens the cache already has

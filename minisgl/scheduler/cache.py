@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from minisgl.config import EngineConfig
 from minisgl.core import Request, pages_for
 from minisgl.errors import LedgerError
@@ -118,8 +116,7 @@ class CacheManager:
         keeps = not finished or pending
         # a copy of the row as it is: the pages to free must be read before the row is rewritten
         pages = self.table.pages(request.row, request.num_pages)
-        tokens = np.array(request.token_ids[:n], dtype=np.int32)
-        done = self.prefix.insert(tokens, pages, request.uid)
+        done = self.prefix.insert(request.tokens(n), pages, request.uid)
         new = done.handle
         assert old.length <= done.hit_len <= new.length or new.length == 0, (old, done.hit_len, new)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
+import numpy as np
+
 from minisgl.config import EngineConfig
 from minisgl.core import Request, SamplingParams, pages_for
 from minisgl.errors import (
@@ -41,6 +43,7 @@ class ClearCache:
     """Somebody wants the prefix cache empty."""
 
 
+MOST_TOKENS = 1 << 31  # token ids are int32
 Message = Request | Refusal | Abort | ClearCache
 
 
@@ -88,8 +91,7 @@ class Inbox:
             raise
         request = Request(
             uid=uid,
-            prompt_len=len(prompt),
-            token_ids=list(prompt),
+            prompt=np.array(prompt, dtype=np.int32),  # a copy: the caller's list may change
             params=params,
             max_tokens=max_tokens,
             seed=params.seed if params.seed is not None else self.config.seed * 1_000_003 + uid,
@@ -115,10 +117,12 @@ class Inbox:
         n, longest, vocab = len(prompt), self.max_seq_len, self.vocab_size
         if n == 0:
             raise EmptyPromptError("the prompt has no tokens; give at least one")
-        for position, token in enumerate(prompt):
-            if token < 0 or (vocab is not None and token >= vocab):
-                known = "0 and above" if vocab is None else f"0 to {vocab - 1}"
-                raise TokenOutOfVocabularyError(f"token {token} at position {position}: the vocabulary is {known}")
+        end = MOST_TOKENS if vocab is None else vocab
+        if min(prompt) < 0 or max(prompt) >= end:
+            position = next(i for i, token in enumerate(prompt) if not 0 <= token < end)
+            raise TokenOutOfVocabularyError(
+                f"token {prompt[position]} at position {position}: the vocabulary is 0 to {end - 1}"
+            )
         if n >= longest:
             raise PromptTooLongError(
                 f"the prompt has {n} tokens and max_seq_len is {longest}, which must also hold what is generated; "

@@ -74,7 +74,7 @@ class PrefillManager:
 
     def _prompt(self, request: Request) -> np.ndarray:
         """What may be matched: not the last token, so that at least one is computed and can be sampled from."""
-        return np.array(request.token_ids[: request.prefill_len - 1], dtype=np.int32)
+        return request.tokens(request.prefill_len - 1)
 
     def _matched(self, request: Request) -> int:
         return self.cache.prefix.peek(self._prompt(request))
@@ -149,7 +149,7 @@ class PrefillManager:
         pages = self.cache.prefix.pages(handle)
         request.num_pages = len(pages)
         self.table.write_pages(request.row, 0, pages)
-        self.table.write_tokens(request.row, np.array(request.token_ids, dtype=np.int32))
+        self.table.write_tokens(request.row, request.tokens(request.prefill_len))
         self.cache.reserve(request, need)
         if self.bus:
             self.bus.emit(

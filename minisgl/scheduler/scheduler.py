@@ -165,7 +165,7 @@ class Scheduler:
             self.bus.emit(
                 ev.RequestArrived,
                 uid=request.uid,
-                prompt=tuple(request.token_ids),
+                prompt=tuple(request.prompt.tolist()),
                 max_tokens=request.max_tokens,
                 params=request.params,
                 seed=request.seed,
@@ -298,7 +298,7 @@ class Scheduler:
             request.done_len = end
             if not samples:
                 continue
-            request.token_ids.append(token)
+            request.output_ids.append(token)
             if token in request.stop_tokens:
                 self._finish(request, "stop")
             elif request.remain_len == 0:
@@ -353,7 +353,7 @@ class Scheduler:
                 ev.RequestFinished,
                 uid=request.uid,
                 reason=reason,
-                num_output=len(request.token_ids) - request.prompt_len,
+                num_output=len(request.output_ids),
                 error=error_text(request),
             )
         if request.row >= 0 and not request.in_flight:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from minisgl.core import Request, SamplingParams, pages_for
@@ -46,7 +47,7 @@ def test_a_requests_lengths():
 
 
 def test_remaining_tokens_at_admission():
-    request = Request(0, 6, [1, 2, 3, 4, 5, 6], SamplingParams(max_tokens=3), 3, 0, frozenset())
+    request = Request(0, np.arange(6, dtype=np.int32), SamplingParams(max_tokens=3), 3, 0, frozenset())
     request.cached_len, request.device_len = 2, 6
     assert (request.extend_len, request.remain_len) == (4, 3)
 
