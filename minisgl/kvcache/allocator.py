@@ -50,5 +50,11 @@ class PageAllocator:
             self._is_free[page] = 1
         self._free.extend(pages)
 
+    def restore(self, order: Sequence[int], taken: int) -> None:
+        """Be as ``pages.order`` (place in line, -1: not free) and ``queue.taken`` of a state say."""
+        self._free = deque(sorted((page for page, place in enumerate(order) if place >= 0), key=order.__getitem__))
+        self._is_free = bytearray(place >= 0 for place in order)
+        self.taken = taken
+
     def __repr__(self) -> str:
         return f"PageAllocator(free={len(self)}, of={self.num_pages})"

@@ -78,6 +78,14 @@ class PrefixCache(ABC):
     def nodes(self) -> dict[int, dict[str, Any]]:
         """The tree as data: id -> parent, tokens, pages, locks, used; 0 is the root."""
 
+    @abstractmethod
+    def clocks(self) -> dict[str, Any]:
+        """What ``nodes`` does not show and ``restore`` needs, as plain data."""
+
+    @abstractmethod
+    def restore(self, nodes: dict[int, dict[str, Any]], clocks: dict[str, Any]) -> dict[int, Handle]:
+        """Be as ``nodes`` and ``clocks`` were read; the handle of every node, by id."""
+
 
 class NaivePrefixCache(PrefixCache):
     """Never shares: every look-up is a miss and every page stays the request's."""
@@ -107,3 +115,9 @@ class NaivePrefixCache(PrefixCache):
 
     def nodes(self) -> dict[int, dict[str, Any]]:
         return {0: entry(NodeState(parent=-1))}
+
+    def clocks(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, nodes: dict[int, dict[str, Any]], clocks: dict[str, Any]) -> dict[int, Handle]:
+        return {0: self._nothing}

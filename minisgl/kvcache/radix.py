@@ -209,20 +209,57 @@ class RadixPrefixCache(PrefixCache):
 
     # -- as data -----------------------------------------------------------------------------------------------------
 
-    def nodes(self) -> dict[int, dict[str, Any]]:
-        found: dict[int, dict[str, Any]] = {}
+    def _nodes(self) -> dict[int, Node]:
+        found: dict[int, Node] = {}
         stack = [self.root]
         while stack:
-            n = stack.pop()
-            found[n.id] = {
+            node = stack.pop()
+            found[node.id] = node
+            stack.extend(node.children.values())
+        return found
+
+    def nodes(self) -> dict[int, dict[str, Any]]:
+        return {
+            i: {
                 "parent": n.parent.id if n.parent else -1,
                 "tokens": tuple(n.tokens.tolist()),
                 "pages": tuple(n.pages),
                 "locks": n.locks,
                 "used": n.used,
             }
-            stack.extend(n.children.values())
-        return found
+            for i, n in self._nodes().items()
+        }
+
+    def clocks(self) -> dict[str, Any]:
+        uses = [[i, n.uses] for i, n in self._nodes().items()]
+        return {"tick": self.tick, "next_id": self._next_id, "uses": uses}
+
+    def restore(self, nodes: dict[int, dict[str, Any]], clocks: dict[str, Any]) -> dict[int, Handle]:
+        made = {0: self.root}
+        handles = {0: Handle(0, self.root)}
+        below: dict[int, list[int]] = {}
+        for i, n in sorted(nodes.items()):
+            below.setdefault(n["parent"], []).append(i)
+        stack = below.get(0, [])
+        while stack:
+            i = stack.pop()
+            n = nodes[i]
+            parent = made[n["parent"]]
+            node = Node(i, parent, np.array(n["tokens"], np.int32), list(n["pages"]), n["used"])
+            node.locks = n["locks"]
+            parent.children[node.tokens[: self.page_size].tobytes()] = made[i] = node
+            handles[i] = Handle(handles[n["parent"]].length + len(node.tokens), node)
+            if node.locks:
+                self.protected += len(node.pages)
+            else:
+                self.evictable += len(node.pages)
+            stack += below.get(i, [])
+        self.tick, self._next_id, self._size = clocks["tick"], clocks["next_id"], len(made)
+        for i, uses in clocks["uses"]:
+            made[i].uses = uses
+        for node in made.values():
+            self._offer(node)
+        return handles
 
     def __repr__(self) -> str:
         return f"RadixPrefixCache(nodes={self._size - 1}, evictable={self.evictable}, protected={self.protected})"

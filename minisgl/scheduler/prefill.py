@@ -30,7 +30,7 @@ class PrefillManager:
         self.bus = bus
         self.waiting: deque[Request] = deque()
         self.chunked: Request | None = None
-        self._admissions = 0
+        self.admissions = 0  # so far
         # Decoding cannot change what a refused head lacks, so it is tested again only when something else happened.
         self.retest = True
 
@@ -142,8 +142,8 @@ class PrefillManager:
         request.handle = handle
         request.matched = request.cached_len = request.done_len = handle.length
         request.row, request.generation = self.table.allocate()
-        self._admissions += 1
-        request.admitted = self._admissions
+        self.admissions += 1
+        request.admitted = self.admissions
         if not request.retractions:
             request.cached_tokens = handle.length
         pages = self.cache.prefix.pages(handle)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import compress, count
+from itertools import compress
 from typing import Any
 
 from minisgl.config import EngineConfig
@@ -20,6 +20,7 @@ from minisgl.events.bus import EventBus, Subscription
 from minisgl.events.fold import Fold
 from minisgl.events.snapshot import Snapshot
 from minisgl.scheduler.cache import CacheManager
+from minisgl.scheduler.checkpoint import checkpoint, restore
 from minisgl.scheduler.executor import Executor
 from minisgl.scheduler.inbox import Abort, Inbox, Refusal
 from minisgl.scheduler.ledgers import broken_rules, error_text, ledger_state
@@ -36,6 +37,7 @@ class Scheduler:
         executor: what computes.
         vocab_size: token ids must be below it; None: any id from 0.
         stop_tokens: the model's own end tokens.
+        start: the state and the checkpoint of another scheduler, to go on from there.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Scheduler:
         executor: Executor,
         vocab_size: int | None = None,
         stop_tokens: Sequence[int] = (),
+        start: tuple[dict, dict] | None = None,
     ) -> None:
         assert config.num_pages is not None and config.max_seq_len is not None
         self.config = config
@@ -58,9 +61,11 @@ class Scheduler:
         self.requests: dict[int, Request] = {}  # arrived and not finished
         self.leaving: list[Request] = []  # finished, their rows named by a batch in flight
         self.inbox = Inbox(config, vocab_size, stop_tokens, executor.now)
-        self._next_batch = count(1)
+        self.batches = 0  # launched so far
         self._in_flight: deque[tuple[Batch, list[Request]]] = deque()
         self.stepping = False
+        if start:
+            restore(self, *start)
         self._check: Fold | None = None
         if config.check:
             self._check = Fold(self.snapshot().to_dict())
@@ -241,9 +246,10 @@ class Scheduler:
         return batch, drained
 
     def _batch(self, requests: list[Request], phase: str) -> Batch:
+        self.batches += 1
         slot_writes, token_writes = self.table.take_writes()
         return Batch(
-            number=next(self._next_batch),
+            number=self.batches,
             phase=phase,
             uids=tuple(r.uid for r in requests),
             rows=tuple(r.row for r in requests),
@@ -390,6 +396,11 @@ class Scheduler:
             "protected_pages": prefix.protected,
             "pending_pages": self.cache.pending,
         }
+
+    def checkpoint(self) -> dict[str, Any]:
+        """What the snapshot does not show and another scheduler needs to go on from here; drains what is in flight."""
+        self.drain()
+        return checkpoint(self)
 
     def snapshot(self) -> Snapshot:
         """The live ledgers as a Snapshot; between steps the same as the fold of all events, commentary aside."""
