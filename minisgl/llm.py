@@ -199,6 +199,11 @@ class LLM:
             "torch": version("torch"),
         }
 
+    def checkpoint(self) -> dict[str, Any]:
+        """What the snapshot does not show and a replay needs to go on from here."""
+        with self.lock:
+            return self.scheduler.checkpoint()
+
     def check_integrity(self) -> None:
         """Raise LedgerError, naming each broken rule, if the books are not sound."""
         with self.lock:

@@ -200,6 +200,9 @@ class Run:
     def on(self, event_type, fn):
         return self.scheduler.bus.on(event_type, fn)
 
+    def checkpoint(self) -> dict:
+        return self.scheduler.checkpoint()
+
     def drain(self) -> None:
         self.scheduler.drain()
 

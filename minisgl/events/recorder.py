@@ -14,7 +14,8 @@ from minisgl.events.types import Event
 class Source(Protocol):
     """What can be recorded: an LLM. ``lock`` keeps its steps out while it is held.
 
-    ``about`` says what it is (``model``, ``tokenizer``, ``config``); after ``drain`` no batch is in flight.
+    ``about`` says what it is (``model``, ``tokenizer``, ``config``); after ``drain`` no batch is in flight;
+    ``checkpoint`` is what the snapshot does not show of a run that could go on from here.
     """
 
     lock: Any
@@ -27,6 +28,8 @@ class Source(Protocol):
 
     def about(self) -> dict[str, Any]: ...
 
+    def checkpoint(self) -> dict[str, Any]: ...
+
     def drain(self) -> None: ...
 
 
@@ -38,6 +41,7 @@ class Recorder:
         self.title = title
         self.events: list[Event] = []
         self._keyframe: dict | None = None
+        self._checkpoint: dict | None = None
         self._subscription: Subscription | None = None
 
     def start(self) -> Recorder:
@@ -46,6 +50,7 @@ class Recorder:
         self.events = []
         with self.source.lock:  # no step may fall between the keyframe and the first event
             self.source.drain()
+            self._checkpoint = self.source.checkpoint()
             self._keyframe = self.source.snapshot().to_dict()
             self._subscription = self.source.on(None, self.events.append)
         return self
@@ -65,7 +70,7 @@ class Recorder:
         if self._keyframe is None:
             raise RuntimeError("nothing recorded yet: use `with Recorder(llm) as rec:` or rec.start()")
         events = list(self.events)
-        trace = Trace(self._keyframe, events, {}, self.title, self.source.about())
+        trace = Trace(self._keyframe, events, {}, self.title, self.source.about(), self._checkpoint)
         trace.texts = {token: self.source.token_text(token) for token in tokens_in(self._keyframe, events)}
         return trace
 

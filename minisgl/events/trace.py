@@ -16,6 +16,7 @@ from minisgl.events.types import BatchScheduled, Event, StepFinished
 class Trace:
     """A recorded run: the state it began in, its events, and the texts of its tokens.
 
+    ``checkpoint`` is what the keyframe does not show and a replay needs (``Scheduler.checkpoint``).
     ``about`` says where it comes from: ``model``, ``tokenizer``, ``config`` (every EngineConfig field) and ``machine``.
 
     ``trace.at(step)`` is the Snapshot after that step; ``trace.steps`` are the StepFinished events. Nothing of the
@@ -29,12 +30,14 @@ class Trace:
         texts: dict[int, str],
         title: str = "",
         about: dict[str, Any] | None = None,
+        checkpoint: dict[str, Any] | None = None,
     ) -> None:
         self.keyframe = keyframe
         self.events = events
         self.texts = texts
         self.title = title
         self.about = about or {}
+        self.checkpoint = checkpoint
 
     @cached_property
     def history(self) -> History:

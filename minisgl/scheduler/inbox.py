@@ -76,12 +76,18 @@ class Inbox:
             except Empty:
                 return
 
-    def submit(self, prompt: Sequence[int], params: SamplingParams, client_id: str | None) -> Request:
+    def submit(
+        self,
+        prompt: Sequence[int] | np.ndarray,
+        params: SamplingParams,
+        client_id: str | None,
+        submitted: float | None = None,
+    ) -> Request:
         """Queue a prompt. Raises a RequestError, with its uid, if it could never be served."""
         with self._lock:
             uid = self._next_uid
             self._next_uid += 1
-        submitted = self._clock()
+        submitted = self._clock() if submitted is None else submitted
         try:
             params.validate()
             max_tokens = self._admissible(prompt, params)
@@ -102,23 +108,28 @@ class Inbox:
         self._messages.put(request)
         return request
 
-    def abort(self, uid: int) -> None:
+    def abort(self, uid: int, submitted: float | None = None) -> None:
         """Queue an abort; it does nothing if the request has ended by then. UnknownRequestError if it never was."""
         if not 0 <= uid < self._next_uid:
             raise UnknownRequestError(f"no request has uid {uid}; the next new one will be {self._next_uid}")
-        self._messages.put(Abort(uid, self._clock()))
+        self._messages.put(Abort(uid, self._clock() if submitted is None else submitted))
 
     def clear_cache(self) -> None:
         """Queue a wish for an empty prefix cache."""
         self._messages.put(ClearCache())
 
-    def _admissible(self, prompt: Sequence[int], params: SamplingParams) -> int:
+    def put(self, message: Message) -> None:
+        """Queue what was decided elsewhere, as it is: for replays."""
+        self._messages.put(message)
+
+    def _admissible(self, prompt: Sequence[int] | np.ndarray, params: SamplingParams) -> int:
         """``max_tokens`` clamped to what fits, or the reason why nothing does."""
         n, longest, vocab = len(prompt), self.max_seq_len, self.vocab_size
         if n == 0:
             raise EmptyPromptError("the prompt has no tokens; give at least one")
         end = MOST_TOKENS if vocab is None else vocab
-        if min(prompt) < 0 or max(prompt) >= end:
+        lowest, highest = (prompt.min(), prompt.max()) if isinstance(prompt, np.ndarray) else (min(prompt), max(prompt))
+        if lowest < 0 or highest >= end:
             position = next(i for i, token in enumerate(prompt) if not 0 <= token < end)
             raise TokenOutOfVocabularyError(
                 f"token {prompt[position]} at position {position}: the vocabulary is 0 to {end - 1}"

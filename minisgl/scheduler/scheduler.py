@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from itertools import compress
 from typing import Any
 
+import numpy as np
+
 from minisgl.config import EngineConfig
 from minisgl.core import Batch, Request, SamplingParams, pages_for
 from minisgl.errors import LedgerError
@@ -73,13 +75,22 @@ class Scheduler:
 
     # -- from outside, any thread ------------------------------------------------------------------------------------
 
-    def submit(self, prompt: Sequence[int], params: SamplingParams, client_id: str | None = None) -> Request:
-        """Queue a prompt; it takes effect in the next step. Raises a RequestError if it could never be served."""
-        return self.inbox.submit(prompt, params, client_id)
+    def submit(
+        self,
+        prompt: Sequence[int] | np.ndarray,
+        params: SamplingParams,
+        client_id: str | None = None,
+        submitted: float | None = None,
+    ) -> Request:
+        """Queue a prompt; it takes effect in the next step. Raises a RequestError if it could never be served.
 
-    def abort(self, uid: int) -> None:
+        ``submitted`` is when the user asked, in seconds since start; None is now.
+        """
+        return self.inbox.submit(prompt, params, client_id, submitted)
+
+    def abort(self, uid: int, submitted: float | None = None) -> None:
         """End a request in the next step; nothing happens if it has ended. UnknownRequestError if it never was."""
-        self.inbox.abort(uid)
+        self.inbox.abort(uid, submitted)
 
     def clear_cache(self) -> None:
         """Empty the prefix cache in the next step, but for what running requests hold."""

@@ -67,6 +67,9 @@ class FakeLLM:
         with self.lock:
             return self.core.scheduler.snapshot()
 
+    def checkpoint(self) -> dict[str, Any]:
+        return self.core.checkpoint()
+
     def drain(self) -> None:
         with self.lock:
             self.core.scheduler.drain()

@@ -1,0 +1,1 @@
+"""The simulator: the same scheduler, on virtual time and without a model."""

@@ -1,0 +1,59 @@
+"""Cost models: how long a batch takes. Steps are exact, milliseconds are modelled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from minisgl.core import Batch
+
+
+class Work(NamedTuple):
+    """What a batch computes: the terms that its time is made of."""
+
+    prefill_tokens: int  # tokens of requests that compute more than one
+    decode_requests: int  # requests that compute one
+    kv_tokens: int  # tokens whose KV is read
+    pairs: int  # (query token, key token) pairs of the attention
+
+
+def work_of(batch: Batch) -> Work:
+    prefill = decodes = pairs = 0
+    for start, end in zip(batch.starts, batch.ends, strict=True):
+        n = end - start
+        if n == 1:
+            decodes += 1
+        else:
+            prefill += n
+        pairs += n * start + n * (n + 1) // 2
+    return Work(prefill, decodes, sum(batch.ends), pairs)
+
+
+class CostModel(Protocol):
+    """Seconds of a batch. Also takes a ``Work`` of arrays, of many batches at once."""
+
+    def seconds(self, work: Work) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LinearCost:
+    """A constant and a price for each term of ``Work``, in seconds; what ``fit`` gives."""
+
+    constant: float = 0.0
+    prefill_token: float = 0.0
+    decode_request: float = 0.0
+    kv_token: float = 0.0
+    pair: float = 0.0
+
+    def seconds(self, work: Work) -> float:
+        return (
+            self.constant
+            + self.prefill_token * work.prefill_tokens
+            + self.decode_request * work.decode_requests
+            + self.kv_token * work.kv_tokens
+            + self.pair * work.pairs
+        )
+
+
+# A small model on two CPU cores, so that a simulation without any record has a plausible clock.
+DEFAULT = LinearCost(constant=0.015, prefill_token=0.0005, decode_request=0.001, kv_token=2e-7, pair=1e-8)

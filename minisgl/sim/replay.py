@@ -1,0 +1,138 @@
+"""Replay: a record's own inputs through the scheduler again, step for step; nothing but time may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from minisgl import errors
+from minisgl.config import EngineConfig
+from minisgl.core import Request
+from minisgl.events import Event, Snapshot, Subscription
+from minisgl.events import types as ev
+from minisgl.events.recorder import Recorder
+from minisgl.events.trace import Trace
+from minisgl.scheduler import Scheduler
+from minisgl.scheduler.inbox import Abort, ClearCache, Message, Refusal
+from minisgl.sim.costs import DEFAULT, CostModel
+from minisgl.sim.executor import SimulatedExecutor
+from minisgl.sim.workload import recorded_outputs
+
+
+def replay(trace: Trace, costs: CostModel = DEFAULT) -> Trace:
+    """Run a recorded run again, from its first keyframe, arrivals and aborts in the steps that first saw them.
+
+    The result equals the record event for event, times aside: ``len(trace.diff(replay(trace))) == 0``. That is what
+    makes a change of configuration believable.
+
+    Raises:
+        TraceError: the record does not say how to go on from its start.
+    """
+    if trace.checkpoint is None or "config" not in trace.about:
+        raise errors.TraceError("this record holds no checkpoint and configuration, so it cannot be run again")
+    config = EngineConfig(**trace.about["config"])
+    executor = SimulatedExecutor(costs)
+    scheduler = Scheduler(config, executor, start=(trace.keyframe, trace.checkpoint))
+    recorder = Recorder(_Source(scheduler, trace), trace.title)
+    steps = _inputs(trace)
+    outputs = recorded_outputs(trace)
+    arrived = ((e.uid, len(e.prompt), e.stop_tokens) for e in trace.of(ev.RequestArrived))
+    under_way = ((uid, r.prompt_len, r.stop_tokens) for uid, r in scheduler.requests.items())
+    for uid, prompt_len, stops in (*under_way, *arrived):
+        executor.expect(uid, prompt_len, outputs[uid], stops)
+    executor.broken = _failures(trace)
+    with recorder:
+        for inputs in steps:
+            for message in inputs.messages:
+                scheduler.inbox.put(message)
+            if inputs.drains:
+                scheduler.drain()
+            else:
+                scheduler.step()
+    return recorder.trace
+
+
+@dataclass(slots=True)
+class _Inputs:
+    """What came from outside in one step."""
+
+    messages: list[Message]
+    drains: bool = False
+
+
+def _inputs(trace: Trace) -> list[_Inputs]:
+    steps: list[_Inputs] = [_Inputs([])]
+    for e in trace.events:
+        if isinstance(e, ev.RequestArrived):
+            steps[-1].messages.append(_request(e))
+        elif isinstance(e, ev.RequestRejected):
+            error = getattr(errors, e.error)(e.message)
+            steps[-1].messages.append(Refusal(e.uid, e.prompt_len, error, e.submitted, e.client_id))
+        elif isinstance(e, ev.AbortRequested):
+            steps[-1].messages.append(Abort(e.uid, e.submitted))
+        elif isinstance(e, ev.CacheCleared):
+            steps[-1].messages.append(ClearCache())
+        elif isinstance(e, ev.PipelineDrained) and e.reason == "snapshot":
+            steps[-1].drains = True
+        elif isinstance(e, ev.StepFinished):
+            steps.append(_Inputs([]))
+    return steps[:-1]
+
+
+def _request(e: ev.RequestArrived) -> Request:
+    return Request(
+        uid=e.uid,
+        prompt=np.array(e.prompt, dtype=np.int32),
+        params=e.params,
+        max_tokens=e.max_tokens,
+        seed=e.seed,
+        stop_tokens=frozenset(e.stop_tokens),
+        client_id=e.client_id,
+        submitted=e.submitted,
+    )
+
+
+def _failures(trace: Trace) -> dict[int, tuple[str, Exception]]:
+    """Batches whose forward broke, where and how: those that ended requests with an error."""
+    scheduled = {e.batch: e for e in trace.of(ev.BatchScheduled)}
+    for e in trace.of(ev.ForwardFinished):
+        scheduled.pop(e.batch, None)
+    ended = {e.uid: e for e in trace.of(ev.RequestFinished) if e.reason == "error"}
+    found: dict[int, tuple[str, Exception]] = {}
+    for batch in scheduled.values():
+        last = next((ended[uid] for uid in batch.uids if uid in ended), None)
+        if last is not None:
+            kind, _, text = last.error.partition(": ")
+            where = "launch" if last.step == batch.step else "collect"
+            found[batch.batch] = (where, type(kind, (Exception,), {})(text))
+    return found
+
+
+class _Source:
+    """A scheduler as a Recorder wants it."""
+
+    def __init__(self, scheduler: Scheduler, trace: Trace) -> None:
+        self.scheduler, self.trace = scheduler, trace
+        self.lock = RLock()
+
+    def snapshot(self) -> Snapshot:
+        return self.scheduler.snapshot()
+
+    def checkpoint(self) -> dict[str, Any]:
+        return self.scheduler.checkpoint()
+
+    def on(self, event_type: type[Event] | None, fn: Callable[[Any], object]) -> Subscription:
+        return self.scheduler.bus.on(event_type, fn)
+
+    def drain(self) -> None:
+        pass
+
+    def token_text(self, token: int) -> str:
+        return self.trace.texts.get(token, str(token))
+
+    def about(self) -> dict[str, Any]:
+        return self.trace.about

@@ -1,0 +1,98 @@
+"""Simulator: drives the scheduler through a workload on virtual time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, replace
+from threading import RLock
+from typing import Any
+
+from minisgl.config import EngineConfig
+from minisgl.core import Request
+from minisgl.errors import ConfigError, RequestError
+from minisgl.events import Event, Snapshot, Subscription
+from minisgl.scheduler import Scheduler
+from minisgl.sim.costs import DEFAULT, CostModel
+from minisgl.sim.executor import SimulatedExecutor
+from minisgl.sim.workload import Workload
+
+
+class Simulator:
+    """The engine's scheduler without a model; a ``Recorder`` takes it as it takes an LLM.
+
+    Args:
+        config: ``num_pages`` must be given; ``max_seq_len`` None is what the workload needs.
+        costs: how long a batch takes.
+
+    Raises:
+        ConfigError: no ``num_pages``.
+    """
+
+    def __init__(self, config: EngineConfig, costs: CostModel = DEFAULT) -> None:
+        if config.num_pages is None:
+            raise ConfigError("num_pages=None: a simulation has no memory to measure; say how many pages the pool has")
+        if config.max_seq_len is None:
+            config = replace(config, max_seq_len=config.num_pages * config.page_size)
+        self.config = config
+        self.executor = SimulatedExecutor(costs)
+        self.scheduler = Scheduler(config, self.executor)
+        self.lock = RLock()
+        self.requests: list[Request | None] = []  # of the last run, in order of arrival; None was refused
+
+    def run(self, workload: Workload) -> list[Request | None]:
+        """Submit each arrival at its time and step until all have ended; the requests, None for a refused one."""
+        scheduler, executor = self.scheduler, self.executor
+        origin = executor.now()
+        aborts: list[tuple[float, int]] = []
+        self.requests = []
+        arrivals = iter(workload.arrivals)
+        arrival = next(arrivals, None)
+        while True:
+            now = executor.now() - origin
+            while arrival is not None and arrival.at <= now:
+                request = None
+                with suppress(RequestError):  # announced as RequestRejected
+                    request = scheduler.submit(arrival.tokens(), arrival.params, arrival.client_id, origin + arrival.at)
+                    executor.expect(request.uid, request.prompt_len, arrival.output, request.stop_tokens)
+                    if arrival.abort_at is not None:
+                        heapq.heappush(aborts, (arrival.abort_at, request.uid))
+                self.requests.append(request)
+                arrival = next(arrivals, None)
+            while aborts and aborts[0][0] <= now:
+                at, uid = heapq.heappop(aborts)
+                scheduler.abort(uid, origin + at)
+            if scheduler.step() is None:
+                if arrival is None:
+                    break
+                executor.wait_until(origin + arrival.at)
+        return self.requests
+
+    # -- what a Recorder wants of its source -------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        return self.scheduler.snapshot()
+
+    def checkpoint(self) -> dict[str, Any]:
+        return self.scheduler.checkpoint()
+
+    def on(self, event_type: type[Event] | None, fn: Callable[[Any], object]) -> Subscription:
+        return self.scheduler.bus.on(event_type, fn)
+
+    def drain(self) -> None:
+        self.scheduler.drain()
+
+    def token_text(self, token: int) -> str:
+        return str(token)
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "model": "simulated",
+            "tokenizer": None,
+            "config": asdict(self.config),
+            "costs": repr(self.executor.costs),
+        }
+
+    def __repr__(self) -> str:
+        return f"Simulator({self.scheduler}, {self.executor.costs})"
