@@ -101,13 +101,14 @@ def _failures(trace: Trace) -> dict[int, tuple[str, Exception]]:
     scheduled = {e.batch: e for e in trace.of(ev.BatchScheduled)}
     for e in trace.of(ev.ForwardFinished):
         scheduled.pop(e.batch, None)
+    processed = {e.processed for e in trace.of(ev.StepFinished)}
     ended = {e.uid: e for e in trace.of(ev.RequestFinished) if e.reason == "error"}
     found: dict[int, tuple[str, Exception]] = {}
     for batch in scheduled.values():
         last = next((ended[uid] for uid in batch.uids if uid in ended), None)
         if last is not None:
             kind, _, text = last.error.partition(": ")
-            where = "launch" if last.step == batch.step else "collect"
+            where = "collect" if batch.batch in processed else "launch"
             found[batch.batch] = (where, type(kind, (Exception,), {})(text))
     return found
 

@@ -87,12 +87,8 @@ class Simulator:
         return str(token)
 
     def about(self) -> dict[str, Any]:
-        return {
-            "model": "simulated",
-            "tokenizer": None,
-            "config": asdict(self.config),
-            "costs": repr(self.executor.costs),
-        }
+        costs = repr(self.executor.costs)
+        return {"model": "simulated", "tokenizer": None, "config": asdict(self.config), "costs": costs}
 
     def __repr__(self) -> str:
         return f"Simulator({self.scheduler}, {self.executor.costs})"
