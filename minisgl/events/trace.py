@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from html import escape
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
+from minisgl.events import file
 from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.state import RequestState
@@ -35,6 +38,15 @@ class Trace:
         self.texts = texts
         self.title = title
         self.about = about or {}
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the run to a file, compressed if its name ends in ``.zst``: see ``minisgl.events.file``."""
+        return file.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Trace:
+        """A run from a file, which needs neither torch nor the model; what can go wrong: ``minisgl.events.file``."""
+        return cls(**file.load(path))
 
     @cached_property
     def history(self) -> History:
