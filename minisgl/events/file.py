@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 FORMAT = "minisgl trace"
 VERSION = (1, 0)
 LEVEL = 9  # of zstd; 3 makes files a fifth larger, 12 takes three times as long for 2 %
+HEAD = 3  # lines before the first event
 ZSTD = b"\x28\xb5\x2f\xfd"  # what a compressed file begins with, whatever its name
 
 
@@ -58,6 +59,12 @@ class _Header(_Stamp):
     about: dict[str, Any]
 
 
+class _Pages(TypedDict):
+    owner: list[int]
+    node: list[int]
+    order: list[int]
+
+
 class _State(TypedDict):
     """The shape of ``minisgl.events.state``, to give a keyframe back its whole-number keys and its tuples."""
 
@@ -65,7 +72,7 @@ class _State(TypedDict):
     t: float
     num_pages: int
     page_size: int
-    pages: dict[str, list[int]]
+    pages: _Pages
     queue: dict[str, int]
     nodes: dict[int, NodeState]
     rows: list[RowState]
@@ -243,10 +250,8 @@ class _Reader:
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> TraceFormatError:
-        return TraceFormatError(
-            f"{self.path}, line {self.number} is damaged: {error}. Copy the file again; the lines before this one can "
-            "be read if the file is cut off there"
-        )
+        rescue = "" if self.number <= HEAD else ", or cut it off before this line to read what comes before"
+        return TraceFormatError(f"{self.path}, line {self.number} is damaged: {error}. Copy the file again{rescue}")
 
     def _warn(self, kind: type[Warning], text: str) -> None:
         warnings.warn(f"{self.path} {text}", kind, stacklevel=5)  # the line that called Trace.load
