@@ -96,8 +96,7 @@ class Recorder:
             steps -= isinstance(event, StepFinished)
         del self.events[:folded]
         state = self._before.state
-        named = {*state["pages"]["owner"], *(row["uid"] for row in state["rows"])}  # as pages and rows yet to come back
-        for uid in [u for u, r in state["requests"].items() if r["status"] == "finished" and u not in named]:
+        for uid in state["requests"].keys() - Snapshot(state).ledgers()["requests"].keys():  # ended, all given back
             del state["requests"][uid]
 
     @property

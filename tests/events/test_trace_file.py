@@ -103,6 +103,7 @@ class TestRoundTrip:
             "max_running_requests": st.sampled_from([1, 8]),
             "max_prefill_tokens": st.sampled_from([3, 64]),
             "prefix_cache": st.sampled_from(["radix", "naive"]),
+            "overlap": st.booleans(),
         }
     )
 
