@@ -66,5 +66,9 @@ class TraceError(MinisglError, ValueError):
     """A trace that cannot be read, or a step that it does not hold."""
 
 
+class MissingLibraryError(MinisglError, ImportError):
+    """A library that minisgl can use but does not need is not installed."""
+
+
 class LedgerError(AssertionError):
     """The engine broke a rule of its own bookkeeping (a page freed twice, two owners ...). Always a bug in minisgl."""
