@@ -73,9 +73,10 @@ class Diff:
                 self.first = self.first or first
         self._length = sum(self.per_step.values())
         ours, theirs = (t.about.get("config") or {} for t in (this, other))
-        names = [*ours, *(name for name in theirs if name not in ours)]
-        pairs = {name: (ours.get(name), theirs.get(name)) for name in names}
-        self.config = {name: (x, y) for name, (x, y) in pairs.items() if x != y}
+        self.config: dict[str, tuple[Any, Any]] = {}
+        if ours and theirs:  # a run that does not say how it was set differs in nothing that is known
+            pairs = {name: (ours.get(name), theirs.get(name)) for name in ours | theirs}
+            self.config = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
         self._starts = (this.keyframe, other.keyframe)
 
     @cached_property
