@@ -21,12 +21,15 @@ class Table(Mapping[str, np.ndarray]):
     bool, anything else int64. What is unknown or does not exist is NaN seconds, the integer -1, or an empty text.
     """
 
-    def __init__(self, name: str, units: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
+    def __init__(self, name: str, units: Mapping[str, str], columns: Sequence[Sequence[Any] | np.ndarray]) -> None:
+        assert len({len(column) for column in columns}) == 1, (name, [len(column) for column in columns])
         self.name = name
         self.units = dict(units)
-        values = list(zip(*rows, strict=True)) or [()] * len(self.units)
-        assert len(values) == len(self.units), (name, len(values), len(self.units))
-        self._columns = {c: _array(v, unit) for (c, unit), v in zip(self.units.items(), values, strict=True)}
+        self._columns = {c: _array(v, unit) for (c, unit), v in zip(self.units.items(), columns, strict=True)}
+
+    @classmethod
+    def of_rows(cls, name: str, units: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> Table:
+        return cls(name, units, list(zip(*rows, strict=True)) or [()] * len(units))
 
     # -- columns -----------------------------------------------------------------------------------------------------
 
@@ -132,7 +135,7 @@ class Table(Mapping[str, np.ndarray]):
         return f"<b>{escape(self.name)}</b>: {len(self)} rows<table><tr>{head}</tr>{body}</table>{more}"
 
 
-def _array(values: Sequence[Any], unit: str) -> np.ndarray:
+def _array(values: Sequence[Any] | np.ndarray, unit: str) -> np.ndarray:
     if unit == "s":
         return np.array(values, dtype=np.float64)
     if unit == "text":

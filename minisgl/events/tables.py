@@ -6,9 +6,12 @@ batch that a step launches is processed one step later, so batches are joined by
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from minisgl.events import types as ev
 from minisgl.events.state import CACHE, FREE
@@ -110,7 +113,7 @@ def requests(keyframe: dict, events: Iterable[ev.Event]) -> Table:
         row["e2e"] = row["finished"] - row["submitted"]
         if row["output_tokens"] > 1:
             row["tpot"] = (row["last_token"] - row["first_token"]) / (row["output_tokens"] - 1)
-    return Table("requests", REQUESTS, (tuple(rows[uid].values()) for uid in sorted(rows)))
+    return Table.of_rows("requests", REQUESTS, (tuple(rows[uid].values()) for uid in sorted(rows)))
 
 
 STEPS = {
@@ -198,7 +201,7 @@ def steps(events: Iterable[ev.Event]) -> Table:
             *(did[name] for name in ("arrived", "admitted", "refused", "finished", "sampled", "dropped")),
         )
 
-    return Table("steps", STEPS, map(row, ends))
+    return Table.of_rows("steps", STEPS, map(row, ends))
 
 
 _COUNTED: dict[type[ev.Event], str] = {
@@ -230,7 +233,7 @@ def admissions(events: Iterable[ev.Event]) -> Table:
     """One row per admission test, the columns those of ``AdmissionTested``; -1 where a test was not reached."""
     tests = (e for e in events if isinstance(e, ev.AdmissionTested))
     rows = ([-1 if v is None else v for v in (getattr(e, c) for c in ADMISSIONS)] for e in tests)
-    return Table("admissions", ADMISSIONS, rows)
+    return Table.of_rows("admissions", ADMISSIONS, rows)
 
 
 SEGMENTS = ("locked", "duplicate", "inserted", "tail")
@@ -257,7 +260,7 @@ def handoffs(events: Iterable[ev.Event]) -> Table:
         sizes = [size for _, start, end, pages in e.segments() for size in (end - start, len(pages))]
         return [e.step, e.t, e.uid, e.finished, e.pending, e.n, *sizes]
 
-    return Table("handoffs", HANDOFFS, (row(e) for e in events if isinstance(e, ev.Handoff)))
+    return Table.of_rows("handoffs", HANDOFFS, (row(e) for e in events if isinstance(e, ev.Handoff)))
 
 
 PAGES = {"page": "page", "owner": "request", "node": "node", "first_step": "step", "last_step": "step"}
@@ -274,13 +277,14 @@ def pages(keyframe: dict, events: Iterable[ev.Event]) -> Table:
     now = list(zip(keyframe["pages"]["owner"], keyframe["pages"]["node"], strict=True))
     nodes = {i: n["pages"] for i, n in keyframe["nodes"].items()}
     since = [(first, owner) for owner in now]  # of each page, the interval it is in
-    rows: list[tuple[int, ...]] = []
+    rows = array("q")  # one after the other: a long run has a million of them
     touched: set[int] = set()
     last = first
 
     def move(numbers: Iterable[int], owner: int, node: int = -1) -> None:
+        new = (owner, node)
         for page in numbers:
-            now[page] = (owner, node)
+            now[page] = new
         touched.update(numbers)
 
     for e in events:
@@ -307,8 +311,10 @@ def pages(keyframe: dict, events: Iterable[ev.Event]) -> Table:
             for page in touched:
                 start, owner = since[page]
                 if owner != now[page]:
-                    rows.append((page, *owner, start, last - 1))
+                    rows.extend((page, *owner, start, last - 1))
                     since[page] = (last, now[page])
             touched.clear()
-    rows += [(page, *owner, start, last) for page, (start, owner) in enumerate(since)]
-    return Table("pages", PAGES, sorted(rows, key=lambda row: (row[0], row[3])))
+    for page, (start, owner) in enumerate(since):
+        rows.extend((page, *owner, start, last))
+    columns = np.frombuffer(rows, dtype=np.int64).reshape(-1, len(PAGES)).T
+    return Table("pages", PAGES, list(columns[:, np.lexsort((columns[3], columns[0]))]))

@@ -336,7 +336,7 @@ class TestTable:
     @pytest.fixture
     def table(self) -> Table:
         units = {"uid": "request", "ttft": "s", "reason": "text", "done": "flag"}
-        return Table("things", units, [(i, i / 4, "stop" if i else "", i > 0) for i in range(3)])
+        return Table.of_rows("things", units, [(i, i / 4, "stop" if i else "", i > 0) for i in range(3)])
 
     def test_columns(self, table):
         assert list(table) == list(table.keys()) == ["uid", "ttft", "reason", "done"] and len(table) == 3
@@ -357,16 +357,16 @@ class TestTable:
     def test_equal(self, table):
         units = table.units
         rows = [tuple(r.values()) for r in table.rows()]
-        assert table == Table("things", units, rows) != Table("things", units, rows[:2])
+        assert table == Table.of_rows("things", units, rows) != Table.of_rows("things", units, rows[:2])
         rows[0] = (0, float("nan"), "", False)
-        assert Table("things", units, rows) == Table("things", units, rows) != table
+        assert Table.of_rows("things", units, rows) == Table.of_rows("things", units, rows) != table
 
     @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))])
     def test_copies(self, table, copied):
         assert copied(table) == table
 
     def test_an_empty_one(self, table):
-        empty = Table("things", table.units, [])
+        empty = Table.of_rows("things", table.units, [])
         assert len(empty) == 0 and list(empty.rows()) == [] and empty.ttft.dtype == np.float64
         assert repr(empty) == "things: 0 rows of 4 columns\nuid  ttft  reason  done"
 
@@ -383,7 +383,7 @@ class TestTable:
         ]
 
     def test_html_is_escaped(self):
-        table = Table("x", {"error": "text"}, [("<b>",)] * 12)
+        table = Table.of_rows("x", {"error": "text"}, [("<b>",)] * 12)
         html = table._repr_html_()
         assert "&lt;b&gt;" in html and "<td><b>" not in html and "2 more rows" in html
 
