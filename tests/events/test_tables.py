@@ -260,6 +260,29 @@ def test_what_a_rejected_a_waiting_and_a_known_request_have():
     assert math.isnan(waiting["queue_time"]) and not math.isnan(waiting["submitted"])
 
 
+def test_the_ceiling_knows_outputs_once_their_request_has_ended():
+    """A second turn: all of the first is known, but for its last token, whose KV was never computed."""
+    run = Run()
+    with Recorder(run) as recorder:
+        first = run.submit([1, 2, 3], 3)
+        run.play()
+        run.submit([*first.token_ids, 8, 9], 1)
+        run.play()
+    f = recorder.trace.figures
+    assert f.cached_tokens == 5 and f.hit_rate == f.hit_rate_ceiling == 5 / 11
+
+
+def test_the_ceiling_knows_requests_that_were_alive_at_the_start():
+    run = Run(prefix_cache="naive", page_size=2)
+    run.submit([1, 2, 3, 4, 5], 3)
+    run.scheduler.step()
+    with Recorder(run) as recorder:
+        run.submit([1, 2, 3, 4, 5], 3)
+        run.play()
+    f = recorder.trace.figures
+    assert (f.hit_rate, f.hit_rate_ceiling) == (0, 4 / 5)
+
+
 def test_a_batch_is_joined_by_its_number_not_by_its_step():
     """As with overlap: launched in one step, processed in the next, with a sample that came too late."""
     trace = overlapped()
