@@ -218,7 +218,7 @@ class TestPerfetto:
             length = sum(e["dur"] for e in spans) / 1e6
             if row["e2e"] == row["e2e"]:
                 assert length == pytest.approx(row["e2e"], abs=1e-8)
-            elif row["reason"]:  # rejected as it arrived
+            elif row["reason"] and row["arrived_step"] >= 0:  # rejected as it arrived
                 assert length == pytest.approx(row["arrived"] - row["submitted"], abs=1e-8)
             assert [e["name"] for e in spans] == [
                 n for n in ("waiting", "prefill", "decode") if n in {e["name"] for e in spans}
