@@ -27,11 +27,14 @@ class EngineConfig:
         max_seq_len: prompt + output of one request, in tokens. None: what the model allows, at most the pool.
         max_prefill_tokens: tokens one prefill batch may compute; longer prompts are computed in chunks.
         prefix_cache: "radix" shares equal prefixes, "naive" never does.
-        overlap: launch the next batch before the last one's result is read.
+        overlap: launch the next batch before the last one's result is read, so that the host books while the device
+            computes. Tokens are the same.
         dtype: of weights and KV. "auto": float32 on a CPU, the model's own on a GPU.
         device: "cpu", "cuda", "cuda:1" ... "auto": a GPU when there is one.
         seed: base of the seeds of requests that bring none.
         check: compare the folded events with the live ledgers after every step (slow; for tests and for teaching).
+        poison: fill the KV of freed pages with NaN and look for it before every read, so that whoever reads a page
+            that is not his raises LedgerError at once (slow; finds bugs in engines, not in prompts).
     """
 
     num_pages: int | None = None
@@ -46,6 +49,7 @@ class EngineConfig:
     device: str = "auto"
     seed: int = 0
     check: bool = False
+    poison: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -63,6 +67,7 @@ class EngineConfig:
             ("seed", int, "an integer"),
             ("overlap", bool, "True or False"),
             ("check", bool, "True or False"),
+            ("poison", bool, "True or False"),
             ("device", str, "a string: 'auto', 'cpu', 'cuda', 'cuda:1' ..."),
         ):
             if type(getattr(self, name)) is not kind:
@@ -78,8 +83,6 @@ class EngineConfig:
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name}={getattr(self, name)!r}: must be one of {', '.join(map(repr, allowed))}")
-        if self.overlap:
-            raise ConfigError("overlap=True: overlap scheduling is not part of this version; use overlap=False")
 
     @classmethod
     def from_keywords(cls, settings: dict) -> EngineConfig:

@@ -97,6 +97,8 @@ class Request:
 
     cached_len: int = 0
     device_len: int = 0
+    done_len: int = 0  # KV computed for certain: where the last completed batch that named it ended
+    in_flight: int = 0  # batches launched and not yet processed that name it
     matched: int = 0  # tokens found in the prefix cache at admission
     row: int = -1
     generation: int = 0
@@ -113,6 +115,17 @@ class Request:
     def remain_len(self) -> int:
         """Tokens it may still generate, counted by what the host has received."""
         return self.max_tokens - (len(self.token_ids) - self.prompt_len)
+
+    @property
+    def can_decode(self) -> bool:
+        """Whether one more forward may sample for it, counted by what has been launched."""
+        return self.device_len < self.prompt_len + self.max_tokens
+
+    def launch(self, samples: bool) -> None:
+        """A forward up to ``device_len`` is on its way; if it samples, the device knows one token more."""
+        self.cached_len = self.device_len
+        self.device_len += samples
+        self.in_flight += 1
 
     @property
     def output_ids(self) -> list[int]:
@@ -138,8 +151,8 @@ class Batch:
     ``[0, ends[i])`` through row ``rows[i]`` of the device's page table.  ``samples[i]`` says whether a token is drawn
     for position ``ends[i]`` (not for a chunk that stops short of its prompt's end).
 
-    ``slot_writes`` and ``token_writes`` are ``(row, start, values)`` runs for the device's page table and token pool;
-    the executor applies them, in order, before this forward.
+    ``slot_writes`` and ``token_writes`` are ``(row, start, values)`` runs for the device's page table and token pool,
+    ``poison`` are pages whose KV becomes NaN; the executor applies them, in order, before this forward.
     """
 
     number: int
@@ -153,6 +166,7 @@ class Batch:
     seeds: tuple[int, ...]
     slot_writes: list[tuple[int, int, Any]] = field(default_factory=list)
     token_writes: list[tuple[int, int, Any]] = field(default_factory=list)
+    poison: list[int] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:

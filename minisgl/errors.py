@@ -72,3 +72,7 @@ class MissingLibraryError(MinisglError, ImportError):
 
 class LedgerError(AssertionError):
     """The engine broke a rule of its own bookkeeping (a page freed twice, two owners ...). Always a bug in minisgl."""
+
+
+class GhostPageError(LedgerError):
+    """A request was about to read the KV of a freed page. Always a bug in minisgl; found with ``poison=True``."""

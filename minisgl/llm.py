@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minisgl.config import EngineConfig
 from minisgl.core import Request, SamplingParams
@@ -20,6 +20,9 @@ from minisgl.events.types import Event, StepFinished
 from minisgl.outputs import Detokenizer, Output, Outputs, Piece
 from minisgl.prompts import listed, tokens_of
 from minisgl.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from minisgl.engine import EngineExecutor
 
 Prompt = str | Iterable[int]
 
@@ -46,6 +49,7 @@ class LLM:
         self.model_config = loaded.model_config
         self.tokenizer = loaded.tokenizer
         self.memory = loaded.memory
+        self._executor: EngineExecutor | None = loaded.executor
         self.lock = threading.RLock()  # held during a step; hold it to look at several things between two steps
         self._scheduler: Scheduler | None = Scheduler(
             loaded.config, loaded.executor, loaded.model_config.vocab_size, loaded.eos_token_ids
@@ -146,6 +150,10 @@ class LLM:
             steps += 1
         return steps
 
+    def clear_cache(self) -> None:
+        """Empty the prefix cache in the next step, but for what running requests hold: the next prompts start cold."""
+        self.scheduler.clear_cache()
+
     def output(self, uid: int) -> Output:
         """What a submitted request has given so far."""
         if uid not in self._submitted:
@@ -225,7 +233,9 @@ class LLM:
     def close(self) -> None:
         """Let go of the model and the pool. Using the LLM afterwards raises EngineClosedError."""
         with self.lock:
-            self._scheduler = None
+            if self._executor is not None:
+                self._executor.close()
+            self._scheduler = self._executor = None
 
     def __enter__(self) -> LLM:
         return self
@@ -252,6 +262,7 @@ class LLM:
                 if self.step() is None and not all(r.finished for r in requests):
                     raise AssertionError(f"nothing to do, yet unfinished: {requests}")
                 bar.update(sum(r.finished for r in requests) - bar.n)
+        self._settle()
 
     def _abandon(self, requests: list[Request]) -> None:
         """Abort what is unfinished of these and step until their pages are back. Not to be interrupted."""
@@ -263,6 +274,13 @@ class LLM:
                 self.abort(request.uid)
             # inside a step (a hook, or the garbage collector that came by) the abort waits for the next one
             while not self.scheduler.stepping and not all(r.finished for r in unfinished):
+                self.step()
+            self._settle()
+
+    def _settle(self) -> None:
+        """Take the step that overlap leaves behind the last token, unless others still run and will take it."""
+        with self.lock:
+            while self.scheduler.in_flight and not (self.scheduler.stepping or self.scheduler.requests):
                 self.step()
 
     def _output(self, r: Request) -> Output:
@@ -301,6 +319,8 @@ class Stream:
                 raise
             tokens = request.output_ids
             self._over = request.finished
+            if self._over:
+                self._llm._settle()
             if self._over and request.error:
                 raise request.error
             text = self._text.next(tokens, last=self._over)

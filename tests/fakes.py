@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from random import Random
 from threading import RLock
 
 import numpy as np
 
 from minisgl.config import EngineConfig
 from minisgl.core import Batch, BatchResult, SamplingParams, pages_for
+from minisgl.errors import LedgerError
 from minisgl.events.types import Event
 from minisgl.scheduler import Scheduler
 
@@ -39,23 +42,46 @@ def expected(prompt: list[int], n: int, stop: frozenset[int] = frozenset()) -> l
     return tokens[len(prompt) :]
 
 
+POISON = -(1 << 70)  # KV of a page that nobody owns
+
+
+@dataclass(eq=False)
+class Lane:
+    """What one request computes in one batch, with the slots it was launched with."""
+
+    batch: int
+    uid: int
+    row: int
+    start: int
+    end: int
+    samples: bool
+    slots: np.ndarray
+    token: int | None = None  # -1 where nothing is sampled; None until it has run
+
+    def overwrites(self, other: Lane) -> bool:
+        """Does it write a slot or a row that the other one uses?"""
+        return self.row == other.row or not set(self.slots[self.start :].tolist()).isdisjoint(other.slots.tolist())
+
+
 class HashExecutor:
     """KV of token j is a hash of the token, its place and the sum of the KV before it, as read through the row.
 
-    So a stale, foreign, missing or misplaced slot anywhere in a row changes what comes next.
+    So a stale, foreign, missing or misplaced slot anywhere in a row changes what comes next. Lanes run at launch.
     """
 
     def __init__(self, config: EngineConfig) -> None:
         assert config.num_pages and config.max_seq_len
         width = pages_for(config.max_seq_len, config.page_size) * config.page_size
+        self.page_size = config.page_size
         self.page_table = np.zeros((config.max_running_requests + 1, width), np.int32)
         self.token_pool = np.zeros_like(self.page_table)
-        self.kv = np.full((config.num_pages + 1) * config.page_size, -1, object)
+        self.kv = np.full((config.num_pages + 1) * config.page_size, POISON, object)
         self.batches: list[Batch] = []
         self.fail_at: int | None = None  # the number of a batch that breaks ...
         self.fail_in = "launch"  # ... here, or in "collect"
+        self.lanes: list[Lane] = []  # launched, not yet run
         self._clock = 0
-        self._results: deque[BatchResult] = deque()
+        self._flying: deque[list[Lane]] = deque()
 
     def now(self) -> float:
         return self._clock / 1000
@@ -68,32 +94,88 @@ class HashExecutor:
         for table, writes in ((self.token_pool, batch.token_writes), (self.page_table, batch.slot_writes)):
             for row, start, values in writes:
                 table[row, start : start + len(values)] = values
-        tokens = []
-        for row, start, end, samples in zip(batch.rows, batch.starts, batch.ends, batch.samples, strict=True):
-            slots = self.page_table[row, :end]
-            total = int(sum(self.kv[slots[:start]]))
-            for j in range(start, end):
-                self.kv[slots[j]] = mix(total, int(self.token_pool[row, j]), j)
-                total += self.kv[slots[j]]
-            tokens.append(mix(total) % VOCAB if samples else -1)
-            if samples and end < self.token_pool.shape[1]:
-                self.token_pool[row, end] = tokens[-1]
-        self._results.append(BatchResult(batch.number, tokens, self.now(), self.now()))
+        for page in batch.poison:
+            self.kv[page * self.page_size : (page + 1) * self.page_size] = POISON
+        for lanes in self._flying:
+            for flying in lanes:
+                named = {slot // self.page_size for slot in flying.slots.tolist()}
+                if not named.isdisjoint(batch.poison):
+                    raise LedgerError(f"pages {batch.poison} were freed, and {flying} still reads some of them")
+        columns = zip(batch.uids, batch.rows, batch.starts, batch.ends, batch.samples, strict=True)
+        lanes = [Lane(batch.number, *c, slots=self.page_table[c[1], : c[3]].copy()) for c in columns]
+        for lane in lanes:
+            for flying in itertools.chain(*self._flying):
+                if lane.uid != flying.uid and lane.overwrites(flying):
+                    raise LedgerError(f"{lane} overwrites what {flying} uses")
+        self.lanes += lanes
+        self._flying.append(lanes)
+        self.progress()
+
+    def progress(self) -> None:
+        """Run lanes; which, and in what order, is this executor's own choice."""
+        while self.lanes:
+            self.run(self.lanes[0])
+
+    def run(self, lane: Lane) -> None:
+        self.lanes.remove(lane)
+        total = int(sum(self.kv[lane.slots[: lane.start]]))
+        for j in range(lane.start, lane.end):
+            self.kv[lane.slots[j]] = mix(total, int(self.token_pool[lane.row, j]), j)
+            total += self.kv[lane.slots[j]]
+        lane.token = mix(total) % VOCAB if lane.samples else -1
+        if lane.samples and lane.end < self.token_pool.shape[1]:
+            self.token_pool[lane.row, lane.end] = lane.token
 
     def collect(self) -> BatchResult:
-        result = self._results.popleft()
-        if result.number == self.fail_at and self.fail_in == "collect":
+        lanes = self._flying.popleft()
+        for lane in lanes:
+            self.require(lane)
+        number = lanes[0].batch
+        if number == self.fail_at and self.fail_in == "collect":
             raise RuntimeError("the device is gone")
-        return result
+        return BatchResult(number, [lane.token for lane in lanes], self.now(), self.now())
+
+    def require(self, lane: Lane) -> None:
+        """Let this lane have run, with all that it depends on."""
+        if lane.token is None:
+            for other in self.before(lane):
+                self.require(other)
+            self.run(lane)
+
+    def before(self, lane: Lane) -> list[Lane]:
+        """Lanes not yet run whose token or KV this one reads. Nothing else forbids an order."""
+        earlier = self.lanes[: self.lanes.index(lane)]
+        read = set(lane.slots[: lane.start].tolist())
+        return [e for e in earlier if e.uid == lane.uid or not read.isdisjoint(e.slots[e.start :].tolist())]
+
+
+class AdversarialExecutor(HashExecutor):
+    """Delays and reorders whatever no true dependency forbids.
+
+    A write that waits for a read or for another write of the same place is no true dependency: keeping such places
+    apart is the scheduler's duty (nothing is released while a batch in flight can still touch it). Table writes and
+    page fills, which carry the host's decisions, are as early as they can be, lanes as late.
+    """
+
+    def __init__(self, config: EngineConfig, seed: int = 0) -> None:
+        super().__init__(config)
+        self.random = Random(seed)
+
+    def progress(self) -> None:
+        while self.lanes and self.random.random() < 0.5:
+            ready = [lane for lane in self.lanes if not self.before(lane)]
+            self.run(self.random.choice(ready))
+
+
+DEFAULTS = {"num_pages": 64, "max_running_requests": 8, "max_seq_len": 128, "check": True, "poison": True}
 
 
 class Run:
     """A Scheduler on a HashExecutor, its events kept."""
 
-    def __init__(self, stop_tokens: tuple[int, ...] = (), record: bool = True, **settings) -> None:
-        defaults = {"num_pages": 64, "max_running_requests": 8, "max_seq_len": 128, "check": True}
-        self.config = EngineConfig(**(defaults | settings))
-        self.executor = HashExecutor(self.config)
+    def __init__(self, stop_tokens: tuple[int, ...] = (), record: bool = True, adversary=None, **settings) -> None:
+        self.config = EngineConfig(**(DEFAULTS | settings))
+        self.executor = HashExecutor(self.config) if adversary is None else AdversarialExecutor(self.config, adversary)
         self.scheduler = Scheduler(self.config, self.executor, vocab_size=VOCAB, stop_tokens=stop_tokens)
         self.lock = RLock()
         self.events: list[Event] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,12 @@ from torch import Tensor
 from minisgl.attention import AttentionBackend, TorchAttention, build_metadata
 from minisgl.attention.metadata import ragged_arange
 from minisgl.core import Batch, BatchResult, pages_for
+from minisgl.engine.ghosts import check_reads
 from minisgl.engine.sampler import sample
 from minisgl.kvcache.pool import KVPool
 from minisgl.models.decoder import Decoder
+
+Computed = tuple[Tensor, float, float]  # tokens sampled; when the forward began and ended, seconds since start
 
 
 class EngineExecutor:
@@ -25,6 +29,15 @@ class EngineExecutor:
     Page table and token pool are int32 ``[max_running_requests + 1, max_seq_len rounded up to whole pages]``. They
     follow the host's writes and decide nothing. Entries without a token, the dummy request's whole row (the last) among
     them, name the dummy page's first slot, as on the host.
+
+    Args:
+        model: the decoder.
+        pool: its KV.
+        max_running_requests: rows, the dummy row not counted.
+        max_seq_len: tokens of a row.
+        overlap: run ahead of the host. A CPU does so in one worker thread, since torch releases Python's lock while it
+            computes; a GPU by itself. What fails in the worker is raised by ``collect``.
+        poison: look for NaN in all KV about to be read.
     """
 
     def __init__(
@@ -33,6 +46,8 @@ class EngineExecutor:
         pool: KVPool,
         max_running_requests: int,
         max_seq_len: int,
+        overlap: bool = False,
+        poison: bool = False,
         attention: AttentionBackend | None = None,
     ) -> None:
         self.model = model
@@ -42,25 +57,38 @@ class EngineExecutor:
         shape = (max_running_requests + 1, pages_for(max_seq_len, page_size) * page_size)
         self.page_table = torch.full(shape, num_pages * page_size, dtype=torch.int32, device=pool.data.device)
         self.token_pool = torch.zeros_like(self.page_table)
-        self._in_flight: deque[tuple[Batch, Tensor, float, float]] = deque()
+        self.poison = poison
+        in_thread = overlap and pool.data.device.type == "cpu"
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="minisgl-forward") if in_thread else None
+        self._in_flight: deque[tuple[Batch, Future[Computed]]] = deque()
         self._origin = time.perf_counter()
 
     def now(self) -> float:
         """Seconds since the executor was made."""
         return time.perf_counter() - self._origin
 
-    @torch.inference_mode()
     def launch(self, batch: Batch) -> None:
         """Apply the batch's writes, compute it, sample, and scatter the samples to their places in the token pool."""
+        computed: Future[Computed] = Future()
+        if self._worker:
+            computed = self._worker.submit(self._compute, batch)
+        else:
+            computed.set_result(self._compute(batch))
+        self._in_flight.append((batch, computed))
+
+    @torch.inference_mode()
+    def _compute(self, batch: Batch) -> Computed:
         started = self.now()
+        self.pool.poison(batch.poison)
         scatter(self.token_pool, batch.token_writes)
         scatter(self.page_table, batch.slot_writes)
         metadata = build_metadata(self.page_table, batch.rows, batch.starts, batch.ends)
+        if self.poison:
+            check_reads(self.pool, metadata, batch)
         self.attention.prepare(metadata)
         token_ids = self.token_pool.view(-1).index_select(0, metadata.token_index)
         hidden = self.model(token_ids, metadata.positions, self.attention)
-        tokens = self._sample(batch, hidden, metadata.qo_indptr)
-        self._in_flight.append((batch, tokens, started, self.now()))
+        return self._sample(batch, hidden, metadata.qo_indptr), started, self.now()
 
     def _sample(self, batch: Batch, hidden: Tensor, qo_indptr: np.ndarray) -> Tensor:
         """Draw a token for each request that samples: int64 ``[samples]``, also written to the token pool."""
@@ -80,10 +108,16 @@ class EngineExecutor:
 
     def collect(self) -> BatchResult:
         """The result of the oldest batch launched and not collected; waits for it where the device runs ahead."""
-        batch, tokens, started, finished = self._in_flight.popleft()
+        batch, computed = self._in_flight.popleft()
+        tokens, started, finished = computed.result()
         drawn = iter(tokens.tolist())
         columns = [next(drawn) if wanted else -1 for wanted in batch.samples]
         return BatchResult(batch.number, columns, started, finished)
+
+    def close(self) -> None:
+        """Wait for what is in flight and end the worker."""
+        if self._worker:
+            self._worker.shutdown()
 
 
 def scatter(table: Tensor, writes: Sequence[tuple[int, int, Any]]) -> None:

@@ -86,10 +86,14 @@ def load_engine(model: str | Path, config: EngineConfig) -> LoadedEngine:
         dtype=torch_dtype,
         device=device,
     )
+    if config.poison:
+        pool.poison(range(num_pages))  # nobody owns anything yet
     return LoadedEngine(
         name=str(model),
         folder=folder,
-        executor=EngineExecutor(decoder, pool, config.max_running_requests, max_seq_len),
+        executor=EngineExecutor(
+            decoder, pool, config.max_running_requests, max_seq_len, overlap=config.overlap, poison=config.poison
+        ),
         tokenizer=tokenizer,
         model_config=model_config,
         config=dataclasses.replace(

@@ -68,7 +68,7 @@ class Fold:
         pass  # what it does is announced by the events that follow it
 
     def _RequestFinished(self, e: ev.RequestFinished) -> None:
-        self._request(e.uid, status="finished", reason=e.reason, error=e.error, node=0, row=-1, pages=[], reserved=0)
+        self._request(e.uid, status="finished", reason=e.reason, error=e.error, reserved=0)
         for name in ("waiting", "running"):
             if e.uid in self.state[name]:
                 self._set(name, [uid for uid in self.state[name] if uid != e.uid])
@@ -123,6 +123,10 @@ class Fold:
         self._set("queue", "added", added + len(pages))
 
     def _PagesFreed(self, e: ev.PagesFreed) -> None:
+        for page, uid in zip(e.pages, e.uids, strict=True):
+            pending = self.state["requests"][uid]["pending"]
+            if page in pending:
+                self._request(uid, pending=[p for p in pending if p != page])
         self._release(e.pages)
 
     def _PagesEvicted(self, e: ev.PagesEvicted) -> None:
@@ -167,11 +171,16 @@ class Fold:
         self._stamp(e.path, e.tick)
         self._request(e.uid, node=e.node)
         first = e.old_len // e.page_size
+        if e.pending:
+            given = {n: p for n, _, _, p in e.segments()}
+            pages = (*given["tail"], *given["duplicate"]) if e.finished else given["duplicate"]
+            self._request(e.uid, pending=[*self.state["requests"][e.uid]["pending"], *pages])
         for i, page in enumerate(e.replaced):
             self._set("requests", e.uid, "pages", first + i, page)
 
     def _RowReleased(self, e: ev.RowReleased) -> None:
         self._set("rows", e.row, "uid", -1)
+        self._request(e.uid, row=-1, pages=[], node=0)
 
     # -- batches -----------------------------------------------------------------------------------------------------
 

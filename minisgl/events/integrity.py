@@ -32,10 +32,10 @@ def violations(state: dict) -> list[str]:
             listed = "is" if order[page] >= 0 else "is not"
             found.append(f"page {page} belongs to {_name(who)} but {listed} in the free list")
 
-    live = [r for r in requests.values() if r["status"] != "finished"]
+    live = [r for r in requests.values() if r["status"] != "finished" or r["row"] >= 0 or r["pending"]]
     for r in live:
         path = _path(nodes, r["node"])
-        if r["pages"][: len(path)] != path:
+        if r["status"] != "finished" and r["pages"][: len(path)] != path:
             found.append(f"request {r['uid']} locks pages {path} but its row begins with {r['pages'][: len(path)]}")
         for page in r["pages"]:
             if owner[page] not in (r["uid"], CACHE):
@@ -43,7 +43,7 @@ def violations(state: dict) -> list[str]:
         held = pages_for(r["cached_len"], state["page_size"])
         if len(r["pages"]) < held:
             found.append(f"request {r['uid']} has KV for {r['cached_len']} tokens but only {len(r['pages'])} pages")
-    named = {r["uid"]: set(r["pages"]) for r in live}
+    named = {r["uid"]: {*r["pages"], *r["pending"]} for r in live}
     for page, who in enumerate(owner):
         if who >= 0 and page not in named.get(who, ()):
             found.append(f"page {page} belongs to request {who}, whose row does not name it: leaked")

@@ -143,7 +143,7 @@ class Snapshot:
         part["requests"] = {
             uid: {k: v for k, v in r.items() if k != "verdict"}
             for uid, r in self._state["requests"].items()
-            if r["status"] != "finished"
+            if r["status"] != "finished" or r["row"] >= 0 or r["pending"]
         }
         return part
 

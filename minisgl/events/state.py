@@ -51,6 +51,7 @@ class RequestState(msgspec.Struct, kw_only=True):
     device_len: int = 0
     row: int = -1
     pages: list[int] = []
+    pending: list[int] = []
     node: int = 0
     reserved: int = 0  # pages promised and not yet taken
     verdict: str = ""  # of its last admission test

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -38,3 +40,8 @@ class KVPool:
         keys, values = self.layer(layer)
         keys.index_copy_(0, slots, k)
         values.index_copy_(0, slots, v)
+
+    def poison(self, pages: Sequence[int]) -> None:
+        """Fill the KV of pages that nobody owns with NaN, so that a stale read cannot go unnoticed."""
+        if pages:
+            self.data[:, :, torch.as_tensor(pages, device=self.data.device)] = torch.nan

@@ -28,10 +28,17 @@ class CacheManager:
         self.prefix = PREFIX_CACHES[config.prefix_cache](config.page_size, bus)
         self.reserved = 0  # promised to running requests, not yet taken
         self._gathered: list[tuple[int, int]] = []  # (page, uid) to be freed at the end of this pass
+        self.waiting: list[tuple[int, int]] = []  # the same, but a batch in flight still names them
+        self._poison: list[int] | None = [] if config.poison else None  # freed since the last batch
 
     @property
     def free(self) -> int:
         return len(self.allocator)
+
+    @property
+    def pending(self) -> int:
+        """Pages that come free when the batch in flight completes; until then their requests own them."""
+        return len(self.waiting)
 
     @property
     def owned(self) -> int:
@@ -45,25 +52,33 @@ class CacheManager:
 
     def fits(self, need: int) -> bool:
         """Could ``need`` more pages be promised now?"""
-        return need + self.reserved <= self.free + self.prefix.evictable
+        return need + self.reserved <= self.free + self.prefix.evictable + self.pending
 
     def reserve(self, request: Request, pages: int) -> None:
         """Promise ``pages`` more to a request (fewer, if negative)."""
         request.reserved += pages
         self.reserved += pages
 
+    def _missing(self, request: Request) -> int:
+        """Pages that a request's row lacks to reach its ``device_len``."""
+        return max(0, pages_for(request.device_len, self.page_size) - request.num_pages)
+
+    def short(self, requests: Sequence[Request]) -> int:
+        """Pages that a batch of these needs beyond what is free or evictable now."""
+        return max(0, sum(map(self._missing, requests)) - self.free - self.prefix.evictable)
+
     def allocate(self, requests: Sequence[Request]) -> bool:
         """Take all pages the requests need to reach their ``device_len``; whether anything had to be evicted for it.
 
         Exactly the missing pages are evicted, or more.
         """
-        counts = [max(0, pages_for(r.device_len, self.page_size) - r.num_pages) for r in requests]
+        counts = [self._missing(r) for r in requests]
         total = sum(counts)
         if not total:
             return False
-        short = total > self.free
-        if short:
-            self.allocator.free(self.prefix.evict(total - self.free))
+        evicts = total > self.free
+        if evicts:
+            self._free(self.prefix.evict(total - self.free))
         pages = self.allocator.allocate(total)
         if pages is None:  # INVARIANT: what admission promised is there. free + evictable + pending >= reserved
             raise LedgerError(f"{total} pages needed, {self.free} free: admission promised more than there is")
@@ -81,13 +96,20 @@ class CacheManager:
                 counts=tuple(n for _, n in takers),
                 pages=tuple(pages),
             )
-        return short
+        return evicts
 
     # -- giving them back --------------------------------------------------------------------------------------------
 
-    def handoff(self, request: Request, n: int, finished: bool) -> None:
-        """Give the KV of tokens ``[0, n)`` to the prefix cache: the four segments of DESIGN 4.4."""
-        ps, old = self.page_size, request.handle
+    def handoff(self, request: Request, finished: bool) -> None:
+        """Give the KV that is done, tokens ``[0, done_len)``, to the prefix cache: the four segments of DESIGN 4.4.
+
+        INVARIANT: nothing is released while a batch in flight can still touch it. What such a batch names waits for
+        it: pages in ``waiting``, and the prefix under the lock that a finished request then keeps until ``release``.
+        """
+        ps, old, n = self.page_size, request.handle, request.done_len
+        pending = request.in_flight > 0
+        released = self.waiting if pending else self._gathered
+        keeps = not finished or pending
         # a copy of the row as it is: the pages to free must be read before the row is rewritten
         pages = self.table.pages(request.row, request.num_pages)
         tokens = np.array(request.token_ids[:n], dtype=np.int32)
@@ -95,16 +117,17 @@ class CacheManager:
         new = done.handle
         assert old.length <= done.hit_len <= new.length or new.length == 0, (old, done.hit_len, new)
 
+        replaced = []
         if finished:
-            replaced = []
-            self._gather(request, pages[new.length // ps :])
+            released += [(page, request.uid) for page in pages[new.length // ps :]]
         else:
             replaced = self.prefix.pages(new)[old.length // ps : done.hit_len // ps]
             self.table.write_pages(request.row, old.length // ps, replaced)
+        released += [(page, request.uid) for page in pages[old.length // ps : done.hit_len // ps]]
+        if keeps:
             self.prefix.lock(new, request.uid)  # before the old one goes: nothing may become evictable in between
-        self._gather(request, pages[old.length // ps : done.hit_len // ps])
         self.prefix.unlock(old, request.uid)
-        request.handle = None if finished else new
+        request.handle = new if keeps else None
         if self.bus:
             self.bus.emit(
                 ev.Handoff,
@@ -117,13 +140,22 @@ class CacheManager:
                 page_size=ps,
                 pages=tuple(pages),
                 replaced=tuple(replaced),
-                node=0 if finished or new.length == 0 else new.node.id,
+                node=new.node.id if keeps and new.length else 0,
                 path=done.path,
                 tick=done.tick,
+                pending=pending,
             )
 
-    def _gather(self, request: Request, pages: Sequence[int]) -> None:
-        self._gathered += [(page, request.uid) for page in pages]
+    def release(self, request: Request) -> None:
+        """Let go of the prefix that a finished request kept locked for a batch in flight."""
+        if request.handle is not None:
+            self.prefix.unlock(request.handle, request.uid)
+            request.handle = None
+
+    def batch_completed(self) -> None:
+        """What waited for the batch in flight is freed at the end of this pass."""
+        self._gathered += self.waiting
+        self.waiting = []
 
     def free_gathered(self) -> None:
         """Append everything released in this pass to the free list, once."""
@@ -131,9 +163,28 @@ class CacheManager:
             return
         gathered, self._gathered = self._gathered, []
         pages = [page for page, _ in gathered]
-        self.allocator.free(pages)
+        self._free(pages)
         if self.bus:
             self.bus.emit(ev.PagesFreed, pages=tuple(pages), uids=tuple(uid for _, uid in gathered))
+
+    def clear(self) -> None:
+        """Evict all that nobody holds."""
+        evicted = self.prefix.evict(self.prefix.evictable)
+        self._free(evicted)
+        if self.bus:
+            self.bus.emit(ev.CacheCleared, evicted=len(evicted), kept=self.prefix.protected)
+
+    def _free(self, pages: Sequence[int]) -> None:
+        self.allocator.free(pages)
+        if self._poison is not None:
+            self._poison += pages
+
+    def take_poison(self) -> list[int]:
+        """Pages freed since the last call whose KV is to become NaN; none unless ``EngineConfig.poison``."""
+        if not self._poison:
+            return []
+        pages, self._poison = self._poison, []
+        return pages
 
     def __repr__(self) -> str:
         return f"CacheManager(free={self.free}, owned={self.owned}, reserved={self.reserved}, cache={self.prefix})"

@@ -36,6 +36,14 @@ class Abort:
     submitted: float  # seconds since start
 
 
+@dataclass(frozen=True, slots=True)
+class ClearCache:
+    """Somebody wants the prefix cache empty."""
+
+
+Message = Request | Refusal | Abort | ClearCache
+
+
 class Inbox:
     """Gives uids (never twice), refuses at once what can never be served, and keeps the rest in order."""
 
@@ -51,13 +59,13 @@ class Inbox:
         self._clock = clock
         self._next_uid = 0
         self._lock = threading.Lock()
-        self._messages: SimpleQueue[Request | Refusal | Abort] = SimpleQueue()
+        self._messages: SimpleQueue[Message] = SimpleQueue()
 
     @property
     def empty(self) -> bool:
         return self._messages.empty()
 
-    def take(self) -> Iterator[Request | Refusal | Abort]:
+    def take(self) -> Iterator[Message]:
         """All that has come in, oldest first."""
         while True:
             try:
@@ -97,6 +105,10 @@ class Inbox:
         if not 0 <= uid < self._next_uid:
             raise UnknownRequestError(f"no request has uid {uid}; the next new one will be {self._next_uid}")
         self._messages.put(Abort(uid, self._clock()))
+
+    def clear_cache(self) -> None:
+        """Queue a wish for an empty prefix cache."""
+        self._messages.put(ClearCache())
 
     def _admissible(self, prompt: Sequence[int], params: SamplingParams) -> int:
         """``max_tokens`` clamped to what fits, or the reason why nothing does."""

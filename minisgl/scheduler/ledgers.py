@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minisgl.core import Request
+from minisgl.events.integrity import violations
 from minisgl.events.state import CACHE, FREE, RequestState, RowState, entry, initial_state
 
 if TYPE_CHECKING:
@@ -15,8 +16,7 @@ def ledger_state(s: Scheduler) -> dict:
     """The state between two steps, in the shape of ``minisgl.events.state``, read from the ledgers and nothing else."""
     cache, table, num_pages = s.cache, s.table, s.cache.num_pages
     state = initial_state(num_pages, s.config.page_size, s.config.max_running_requests)
-    chunked = [s.prefill.chunked] if s.prefill.chunked else []
-    seated = [*s.running.values(), *chunked]
+    seated = _seated(s)
     rows = [table.pages(r.row, r.num_pages) for r in seated]
 
     owner, node, order = [FREE] * num_pages, [-1] * num_pages, [-1] * num_pages
@@ -39,6 +39,9 @@ def ledger_state(s: Scheduler) -> dict:
     for request in seated:
         state["rows"][request.row]["uid"] = request.uid
     state["requests"] = {r.uid: _request(r, p) for r, p in zip(seated, rows, strict=True)}
+    for page, uid in cache.waiting:
+        state["requests"][uid]["pending"].append(page)
+        owner[page] = uid
     state["requests"] |= {r.uid: _request(r, []) for r in s.prefill.waiting}
     state["waiting"] = [r.uid for r in s.prefill.waiting]
     state["running"] = sorted(s.running)
@@ -51,6 +54,8 @@ def _request(r: Request, pages: list[int]) -> dict:
         RequestState(
             uid=r.uid,
             status=r.status,
+            reason=r.finish_reason or "",
+            error=error_text(r),
             prompt=tuple(r.token_ids[: r.prompt_len]),
             output=r.output_ids,
             max_tokens=r.max_tokens,
@@ -63,3 +68,26 @@ def _request(r: Request, pages: list[int]) -> dict:
             reserved=r.reserved,
         )
     )
+
+
+def _seated(s: Scheduler) -> list[Request]:
+    """Everybody who has a row."""
+    return [*s.running.values(), *([s.prefill.chunked] if s.prefill.chunked else []), *s.leaving]
+
+
+def error_text(request: Request) -> str:
+    """What broke, in one line; empty if nothing did."""
+    return "" if request.error is None else f"{type(request.error).__name__}: {request.error}"
+
+
+def broken_rules(s: Scheduler) -> list[str]:
+    """What is wrong with the ledgers, in words: the state's rules, and those of the rows, which no state shows."""
+    found = violations(ledger_state(s))
+    seated = _seated(s)
+    rows = sorted([*s.table.free_rows, *(r.row for r in seated)])
+    if rows != list(range(s.config.max_running_requests)):
+        found.append(f"free rows {sorted(s.table.free_rows)} and rows in use do not add up: {rows}")
+    for request in seated:
+        for position in s.table.misplaced(request.row, request.num_pages):
+            found.append(f"row {request.row} of request {request.uid}: token {position} is out of its page's order")
+    return found

@@ -83,7 +83,7 @@ class PrefillManager:
                 "need": need,
                 "free": cache.free,
                 "evictable": prefix.evictable,
-                "pending": 0,
+                "pending": cache.pending,
                 "reserved": cache.reserved,
             }
             verdict = "pages"
@@ -114,7 +114,7 @@ class PrefillManager:
         """Give an admitted request its row, pointing at the matched pages, and its promise."""
         request.status = "prefill"
         request.handle = handle
-        request.matched = request.cached_len = handle.length
+        request.matched = request.cached_len = request.done_len = handle.length
         request.row, request.generation = self.table.allocate()
         pages = self.cache.prefix.pages(handle)
         request.num_pages = len(pages)

@@ -6,9 +6,10 @@ what computes is behind ``Executor``.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import compress, count
 from typing import Any
 
 from minisgl.config import EngineConfig
@@ -17,12 +18,11 @@ from minisgl.errors import LedgerError
 from minisgl.events import types as ev
 from minisgl.events.bus import EventBus, Subscription
 from minisgl.events.fold import Fold
-from minisgl.events.integrity import violations
 from minisgl.events.snapshot import Snapshot
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.executor import Executor
 from minisgl.scheduler.inbox import Abort, Inbox, Refusal
-from minisgl.scheduler.ledgers import ledger_state
+from minisgl.scheduler.ledgers import broken_rules, error_text, ledger_state
 from minisgl.scheduler.prefill import PrefillManager
 from minisgl.scheduler.table import TableManager
 
@@ -54,8 +54,9 @@ class Scheduler:
         self.running: dict[int, Request] = {}
         self.steps = 0  # whole steps so far
         self.requests: dict[int, Request] = {}  # arrived and not finished
+        self.leaving: list[Request] = []  # finished, their rows named by a batch in flight
         self.inbox = Inbox(config, vocab_size, stop_tokens, executor.now)
-        self._next_batch = itertools.count(1)
+        self._next_batch = count(1)
         self._in_flight: deque[tuple[Batch, list[Request]]] = deque()
         self.stepping = False
         self._check: Fold | None = None
@@ -73,6 +74,10 @@ class Scheduler:
         """End a request in the next step; nothing happens if it has ended. UnknownRequestError if it never was."""
         self.inbox.abort(uid)
 
+    def clear_cache(self) -> None:
+        """Empty the prefix cache in the next step, but for what running requests hold."""
+        self.inbox.clear_cache()
+
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def step(self) -> ev.StepFinished | None:
@@ -80,24 +85,36 @@ class Scheduler:
 
         A forward that fails ends its own requests (``finish_reason`` "error", ``error``); the step goes on.
         """
+        with self._stepping():
+            received = self._receive()
+            launched, processed = self._launch()
+            # with overlap the batch just launched stays in flight; what is before it, or all if it broke, is processed
+            ahead = 1 if self.config.overlap and self._in_flight and self._in_flight[-1][0] is launched else 0
+            if len(self._in_flight) > ahead:
+                processed = self._process()
+            if not (received or launched or processed):
+                return None
+            return self._announce(launched, processed)
+
+    def drain(self) -> None:
+        """Process the batch in flight, if there is one, as a step that receives and launches nothing."""
+        if self._in_flight:
+            with self._stepping():
+                self._drained("snapshot")
+                self._announce(None, self._process())
+
+    @contextmanager
+    def _stepping(self) -> Iterator[None]:
         if self.stepping:
             raise RuntimeError("this engine is in the middle of a step: a hook may submit and abort, but not step")
         self.stepping = True
+        self.bus.step = self.steps + 1
         try:
-            return self._step()
+            yield
         finally:
             self.stepping = False
 
-    def drain(self) -> None:
-        """Process what is in flight and launch nothing."""
-
-    def _step(self) -> ev.StepFinished | None:
-        self.bus.step = self.steps + 1
-        received = self._receive()
-        launched = self._launch()
-        processed = self._process() if self._in_flight else None
-        if not (received or launched or processed):
-            return None
+    def _announce(self, launched: Batch | None, processed: Batch | None) -> ev.StepFinished:
         self.steps += 1
         event = ev.StepFinished(
             step=self.steps,
@@ -115,8 +132,13 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Nothing submitted that has not ended, nothing left to announce."""
+        """Nothing submitted that has not ended, nothing in flight, nothing left to announce."""
         return not self.requests and self.inbox.empty and not self._in_flight
+
+    @property
+    def in_flight(self) -> int:
+        """Batches launched and not yet processed."""
+        return len(self._in_flight)
 
     def _receive(self) -> bool:
         received = False
@@ -126,8 +148,11 @@ class Scheduler:
                 self._arrive(message)
             elif isinstance(message, Refusal):
                 self._refuse(message)
-            else:
+            elif isinstance(message, Abort):
                 self._abort(message)
+            else:
+                self.cache.clear()
+                self.prefill.retest = True
         self.cache.free_gathered()
         return received
 
@@ -162,41 +187,38 @@ class Scheduler:
         self.bus.emit(ev.AbortRequested, uid=abort.uid, submitted=abort.submitted)
         request = self.requests.get(abort.uid)
         if request is not None:
-            self._finish(request, "abort", request.cached_len)
+            self._finish(request, "abort")
 
-    def _launch(self) -> Batch | None:
-        """Prefill first; else one token for every running request."""
-        requests, phase = self.prefill.schedule(), "prefill"
+    def _choose(self) -> tuple[list[Request], str]:
+        """Prefill first; else one token for every running request that may have one more."""
+        requests = self.prefill.schedule()
+        if requests:
+            return requests, "prefill"
+        return [r for _, r in sorted(self.running.items()) if r.can_decode], "decode"
+
+    def _launch(self) -> tuple[Batch | None, Batch | None]:
+        """Put a batch together and launch it; the second is the batch in flight, if its pages had to be waited for."""
+        requests, phase = self._choose()
+        drained = None
+        short = self.cache.short(requests)
+        if short and self._in_flight:
+            self._drained("pages", short)
+            drained = self._process()
+            requests = [r for r in requests if not r.finished]
         if not requests:
-            requests, phase = [self.running[uid] for uid in sorted(self.running)], "decode"
-        if not requests:
-            return None
+            return None, drained
         if self.cache.allocate(requests):
             self.prefill.retest = True
 
-        slot_writes, token_writes = self.table.take_writes()
-        batch = Batch(
-            number=next(self._next_batch),
-            phase=phase,
-            uids=tuple(r.uid for r in requests),
-            rows=tuple(r.row for r in requests),
-            starts=tuple(r.cached_len for r in requests),
-            ends=tuple(r.device_len for r in requests),
-            samples=tuple(r.device_len >= r.prompt_len for r in requests),
-            params=tuple(r.params for r in requests),
-            seeds=tuple(r.seed for r in requests),
-            slot_writes=slot_writes,
-            token_writes=token_writes,
-        )
+        batch = self._batch(requests, phase)
         for request, samples in zip(requests, batch.samples, strict=True):
             if request.cached_len == request.matched and request.status == "prefill":  # its first forward
                 # the last token never gets KV, so from here on one token less is promised
                 worst = request.prompt_len + request.max_tokens
                 ps = self.config.page_size
                 self.cache.reserve(request, pages_for(worst - 1, ps) - pages_for(worst, ps))
-            request.cached_len = request.device_len
+            request.launch(samples)
             if samples:
-                request.device_len += 1
                 request.status = "running"
                 self.running[request.uid] = request
         self._in_flight.append((batch, requests))
@@ -214,72 +236,95 @@ class Scheduler:
             self.bus.emit(ev.ForwardStarted, batch=batch.number)
         try:
             self.executor.launch(batch)
+        except LedgerError:
+            raise
         except Exception as failure:
             self._in_flight.pop()
-            self.table.put_back(slot_writes, token_writes)  # other requests' rows wait for some of them
-            self._fail(batch, requests, failure)
-        return batch
+            self.table.put_back(batch.slot_writes, batch.token_writes)  # other requests' rows wait for some of them
+            self._fail(requests, failure)
+        return batch, drained
 
-    def _fail(self, batch: Batch, requests: list[Request], failure: Exception) -> None:
+    def _batch(self, requests: list[Request], phase: str) -> Batch:
+        slot_writes, token_writes = self.table.take_writes()
+        return Batch(
+            number=next(self._next_batch),
+            phase=phase,
+            uids=tuple(r.uid for r in requests),
+            rows=tuple(r.row for r in requests),
+            starts=tuple(r.cached_len for r in requests),
+            ends=tuple(r.device_len for r in requests),
+            samples=tuple(r.device_len >= r.prompt_len for r in requests),
+            params=tuple(r.params for r in requests),
+            seeds=tuple(r.seed for r in requests),
+            slot_writes=slot_writes,
+            token_writes=token_writes,
+            poison=self.cache.take_poison(),
+        )
+
+    def _drained(self, reason: str, short: int = 0) -> None:
+        batch, _ = self._in_flight[0]
+        self.bus.emit(ev.PipelineDrained, batch=batch.number, reason=reason, short=short, pending=self.cache.pending)
+
+    def _fail(self, requests: list[Request], failure: Exception) -> None:
         """The forward broke: its requests end with an error, without the KV it should have made; the engine goes on."""
-        for request, start in zip(requests, batch.starts, strict=True):
+        for request in requests:
+            request.in_flight -= 1
             if not request.finished:
                 request.error = failure
-                self._finish(request, "error", start)
-        self.cache.free_gathered()
+                self._finish(request, "error")
+        self._release_completed()
 
     def _process(self) -> Batch:
         """Read the oldest batch in flight: append its tokens, end requests, hand KV over, free pages."""
         batch, requests = self._in_flight.popleft()
+        self.cache.batch_completed()
         try:
             result = self.executor.collect()
+        except LedgerError:
+            raise  # a rule of our own is broken: nothing that follows could be trusted
         except Exception as failure:
-            self._fail(batch, requests, failure)
+            self._fail(requests, failure)
             return batch
         assert result.number == batch.number, (result.number, batch.number)
         if self.bus:
             self.bus.emit(ev.ForwardFinished, batch=batch.number, started=result.started, finished=result.finished)
-        sampled = [
-            (request, token, end)
-            for request, token, end, samples in zip(requests, result.tokens, batch.ends, batch.samples, strict=True)
-            if samples
-        ]
-        if self.bus:
             self.bus.emit(
                 ev.TokensSampled,
                 batch=batch.number,
-                uids=tuple(request.uid for request, _, _ in sampled),
-                tokens=tuple(token for _, token, _ in sampled),
-                dropped=tuple(request.finished for request, _, _ in sampled),
+                uids=tuple(compress(batch.uids, batch.samples)),
+                tokens=tuple(compress(result.tokens, batch.samples)),
+                dropped=tuple(compress((r.finished for r in requests), batch.samples)),
             )
-        for request, token, end in sampled:
-            if request.finished:
+        for request, token, end, samples in zip(requests, result.tokens, batch.ends, batch.samples, strict=True):
+            request.in_flight -= 1
+            if request.finished:  # it ended while this batch was in flight: nobody wants the token
+                continue
+            request.done_len = end
+            if not samples:
                 continue
             request.token_ids.append(token)
             if token in request.stop_tokens:
-                self._finish(request, "stop", end)
+                self._finish(request, "stop")
             elif request.remain_len == 0:
-                self._finish(request, "length", end)
+                self._finish(request, "length")
             elif end == request.prompt_len:
-                self.cache.handoff(request, end, finished=False)
+                self.cache.handoff(request, finished=False)
                 self.prefill.retest = True
-        self.cache.free_gathered()
+        self._release_completed()
         return batch
 
-    def _finish(self, request: Request, reason: str, n: int) -> None:
-        """End a request, its KV valid for ``[0, n)``. Pages go to the cache and to the free list, its row back."""
+    def _finish(self, request: Request, reason: str) -> None:
+        """End a request. Its pages go to the cache and to the free list, its row back, unless a batch names them."""
         if request.row >= 0:
-            self.cache.handoff(request, n, finished=True)
+            self.cache.handoff(request, finished=True)
             self.cache.reserve(request, -request.reserved)
-            self.table.free(request.row)
-            if self.bus:
-                self.bus.emit(ev.RowReleased, uid=request.uid, row=request.row, generation=request.generation)
             self.running.pop(request.uid, None)
             if self.prefill.chunked is request:
                 self.prefill.chunked = None
+            self.leaving.append(request)
         else:
             self.prefill.waiting.remove(request)
-        request.status, request.finish_reason, request.row = "finished", reason, -1
+        request.status, request.finish_reason = "finished", reason
         del self.requests[request.uid]
         self.prefill.retest = True
         if self.bus:
@@ -288,8 +333,26 @@ class Scheduler:
                 uid=request.uid,
                 reason=reason,
                 num_output=len(request.token_ids) - request.prompt_len,
-                error="" if request.error is None else f"{type(request.error).__name__}: {request.error}",
+                error=error_text(request),
             )
+        if request.row >= 0 and not request.in_flight:
+            self._release(request)
+
+    def _release(self, request: Request) -> None:
+        """Give back a finished request's row, and the prefix that it may still hold."""
+        self.leaving.remove(request)
+        self.cache.release(request)
+        self.table.free(request.row)
+        if self.bus:
+            self.bus.emit(ev.RowReleased, uid=request.uid, row=request.row, generation=request.generation)
+        request.row = -1
+        self.prefill.retest = True
+
+    def _release_completed(self) -> None:
+        """Everything that no batch in flight names any more goes back."""
+        for request in [r for r in self.leaving if not r.in_flight]:
+            self._release(request)
+        self.cache.free_gathered()
 
     # -- looking in --------------------------------------------------------------------------------------------------
 
@@ -304,7 +367,7 @@ class Scheduler:
             "owned_pages": self.cache.owned,
             "evictable_pages": prefix.evictable,
             "protected_pages": prefix.protected,
-            "pending_pages": 0,
+            "pending_pages": self.cache.pending,
         }
 
     def snapshot(self) -> Snapshot:
@@ -317,18 +380,11 @@ class Scheduler:
 
     def check_integrity(self) -> None:
         """Raise LedgerError naming every broken rule. With ``check=True`` the events' fold must agree as well."""
-        state = ledger_state(self)
-        found = violations(state)
-        seated = [*self.running.values(), *([self.prefill.chunked] if self.prefill.chunked else [])]
-        rows = sorted([*self.table.free_rows, *(r.row for r in seated)])
-        if rows != list(range(self.config.max_running_requests)):
-            found.append(f"free rows {sorted(self.table.free_rows)} and rows in use do not add up: {rows}")
-        for request in seated:
-            for position in self.table.misplaced(request.row, request.num_pages):
-                found.append(f"row {request.row} of request {request.uid}: token {position} is out of its page's order")
+        found = broken_rules(self)
         if self._check:
-            differences = Snapshot(self._check.state).differences(Snapshot(state))
-            found += [f"events and ledgers differ at {d}" for d in differences]
+            found += [
+                f"events and ledgers differ at {d}" for d in Snapshot(self._check.state).differences(self.snapshot())
+            ]
         if found:
             raise LedgerError(f"after step {self.steps}: " + "; ".join(found))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -76,3 +78,44 @@ def test_scatter_takes_lists_tuples_and_arrays_and_the_later_write_wins():
     table = torch.zeros(3, 6, dtype=torch.int32)
     scatter(table, [(0, 1, [1, 2, 3]), (2, 0, (4,)), (0, 2, np.array([8, 9, 10])), (1, 5, []), (0, 2, [11])])
     assert table.tolist() == [[0, 1, 11, 9, 10, 0], [0] * 6, [4, 0, 0, 0, 0, 0]]
+
+
+class TestRunningAhead:
+    """With overlap, a CPU computes in a worker thread while the host goes on."""
+
+    @pytest.fixture
+    def driver(self, tiny_folder):
+        config = EngineConfig(num_pages=32, page_size=4, max_running_requests=3, max_seq_len=20, overlap=True)
+        driver = Driver(load_engine(tiny_folder("llama"), config).executor)
+        yield driver
+        driver.executor.close()
+
+    def test_launch_does_not_wait_and_collect_does(self, driver, tiny_folder, monkeypatch):
+        model, may_go = driver.executor.model, threading.Event()
+        monkeypatch.setattr(driver.executor, "model", SlowModel(model, may_go))
+        driver.admit(0, [5, 6, 7])
+        driver.launch({0: (0, 3)})
+        driver.launch({0: (3, 4)})  # reads the token that the first has yet to sample
+        assert not may_go.is_set()
+        may_go.set()
+        tokens = [driver.executor.collect().tokens[0] for _ in range(2)]
+        assert tokens == reference_tokens(tiny_folder("llama"), [5, 6, 7], 2)
+
+    def test_what_fails_in_the_worker_is_raised_by_collect(self, driver, monkeypatch):
+        driver.admit(0, [5, 6, 7])
+        monkeypatch.setattr(driver.executor, "model", None)
+        driver.launch({0: (0, 3)})
+        with pytest.raises(TypeError):
+            driver.executor.collect()
+
+
+class SlowModel:
+    """A model that waits to be let go."""
+
+    def __init__(self, model, may_go: threading.Event) -> None:
+        self.model, self.may_go = model, may_go
+        self.logits = model.logits
+
+    def __call__(self, *args):
+        assert self.may_go.wait(60)
+        return self.model(*args)

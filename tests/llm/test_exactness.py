@@ -16,8 +16,8 @@ from tests.models.reference import reference_model, reference_tokens
 from tests.models.tiny import FAMILIES, VOCAB_SIZE
 
 CONFIGS = [
-    {"page_size": ps, "prefix_cache": cache, "max_prefill_tokens": budget}
-    for ps, cache, budget in product([1, 4, 16], ["radix", "naive"], [2048, 13])
+    {"page_size": ps, "prefix_cache": cache, "max_prefill_tokens": budget, "overlap": overlap}
+    for ps, cache, budget, overlap in product([1, 4, 16], ["radix", "naive"], [2048, 13], [False, True])
 ]
 every_config = pytest.mark.parametrize("config", CONFIGS, ids=lambda c: "-".join(map(str, c.values())))
 
@@ -50,12 +50,13 @@ def smollm2() -> Iterator[Path]:
 def outputs(folder, prompts, new, batched=True, **config):
     settings = {"num_pages": 1024 // config["page_size"], "max_running_requests": 8, "max_seq_len": 256}
     params = SamplingParams(max_tokens=new, ignore_eos=True)
-    with LLM(folder, device="cpu", dtype="float32", check=True, **(settings | config)) as llm:
+    with LLM(folder, device="cpu", dtype="float32", check=True, poison=True, **(settings | config)) as llm:
         if batched:
             outs = llm.generate(prompts, params, progress=False)
         else:
             outs = [llm.generate(prompt, params, progress=False) for prompt in prompts]
         llm.check_integrity()
+        assert llm.idle
     return [out.token_ids for out in outs]
 
 

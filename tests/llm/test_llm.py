@@ -14,6 +14,7 @@ from minisgl.errors import (
     ConfigError,
     EmptyPromptError,
     EngineClosedError,
+    GhostPageError,
     ModelNotFoundError,
     PoolTooSmallError,
     PromptTooLongError,
@@ -36,9 +37,10 @@ def folder(tiny_folder):
     return tiny_folder("llama")
 
 
-@pytest.fixture
-def llm(folder):
-    with LLM(folder, device="cpu", num_pages=64, max_seq_len=48, max_running_requests=4, check=True) as llm:
+@pytest.fixture(params=[False, True], ids=["in turn", "overlap"])
+def llm(folder, request):
+    settings = {"num_pages": 64, "max_seq_len": 48, "max_running_requests": 4, "overlap": request.param}
+    with LLM(folder, device="cpu", check=True, poison=True, **settings) as llm:
         yield llm
 
 
@@ -160,16 +162,18 @@ class TestPrompts:
             llm.submit(prompt)
 
     @pytest.mark.parametrize(
-        "one", [(5, 6), range(5, 7), np.array([5, 6]), torch.tensor([5, 6]), (t for t in (5, 6)), [np.int64(5), 6]]
+        "one",
+        [(5, 6), range(5, 7), np.array([5, 6]), torch.tensor([5, 6]), lambda: (t for t in (5, 6)), [np.int64(5), 6]],
     )
     def test_a_row_of_ids_in_any_form_is_one_prompt(self, llm, folder, one):
+        one = one() if callable(one) else one  # a generator gives once
         assert llm.generate(one, FREE).token_ids == reference_tokens(folder, [5, 6], 6)
 
     @pytest.mark.parametrize(
-        "many", [np.array([[5, 6]]), [np.array([5, 6])], [torch.tensor([5, 6])], ([t, 6] for t in (5,))]
+        "many", [np.array([[5, 6]]), [np.array([5, 6])], [torch.tensor([5, 6])], lambda: ([t, 6] for t in (5,))]
     )
     def test_rows_of_rows_are_several(self, llm, folder, many):
-        (out,) = llm.generate(many, FREE)
+        (out,) = llm.generate(many() if callable(many) else many, FREE)
         assert out.token_ids == reference_tokens(folder, [5, 6], 6)
 
     def test_params_that_are_none(self, llm):
@@ -187,7 +191,7 @@ class TestByHand:
         assert llm.output(uid).finish_reason is None and not llm.idle
         event = llm.step()
         assert (event.step, event.phase, event.uids) == (1, "prefill", (uid,))
-        assert llm.run_until_idle() == 5 and llm.step() is None and llm.idle
+        assert llm.run_until_idle() == 5 + llm.config.overlap and llm.step() is None and llm.idle
         assert llm.output(uid).token_ids == reference_tokens(folder, [5, 6], 6)
 
     def test_abort(self, llm):
@@ -297,6 +301,23 @@ def ctrl_c():
 
 
 @pytest.mark.usefixtures("ctrl_c")
+class TestPoison:
+    def test_a_page_freed_too_early_is_named_at_the_next_read(self, llm):
+        uid = llm.submit([5, 6, 7], FREE)
+        llm.step()
+        llm.scheduler.cache._poison.append(1)  # as if page 1, which holds the second token, had been freed
+        says = rf"request {uid}, row 0, is about to read the KV of its token 1 from page 1, .* \(1 such tokens\)"
+        with pytest.raises(GhostPageError, match=says):
+            llm.run_until_idle()
+
+    def test_what_nobody_owns_is_nan_and_what_somebody_owns_is_not(self, llm):
+        llm.generate([[5, 6, 7], [5, 6, 8, 9]], FREE, progress=False)
+        llm.generate([[40]], SamplingParams(max_tokens=1), progress=False)  # carries the last fills
+        free = llm.snapshot().pages.owner == -1
+        nan = llm.scheduler.executor.pool.data[:, :, :-1].isnan().flatten(3).all(-1).all(0).all(0).squeeze(-1).numpy()
+        assert free.any() and not free.all() and (nan == free).all()
+
+
 class TestInterrupt:
     def test_every_page_comes_back_and_the_next_call_is_right(self, llm, folder):
         """Ctrl-C in the middle of a forward: the step ends, the call's requests are aborted, then it is raised."""
@@ -344,7 +365,7 @@ class TestInterrupt:
         uid = llm.submit([5, 6], FREE)
         with llm.on(BatchScheduled, lambda e: signal.raise_signal(signal.SIGINT)), pytest.raises(KeyboardInterrupt):
             llm.step()
-        assert llm.output(uid).token_ids != []
+        assert llm.snapshot().requests[uid].status == "running" and llm.scheduler.steps == 1
         llm.run_until_idle()
         assert sound(llm)
 

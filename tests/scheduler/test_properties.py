@@ -27,6 +27,8 @@ configs = st.fixed_dictionaries(
         "max_running_requests": st.sampled_from([1, 2, 8]),
         "max_prefill_tokens": st.sampled_from([1, 3, 7, 16, 64]),
         "prefix_cache": st.sampled_from(["radix", "radix", "naive"]),
+        "overlap": st.booleans(),
+        "adversary": st.integers(0, 9),
     }
 )
 
