@@ -26,6 +26,7 @@ _configs = st.fixed_dictionaries(
         "max_running_requests": st.sampled_from([1, 2, 8]),
         "max_prefill_tokens": st.sampled_from([3, 7, 64]),
         "prefix_cache": st.sampled_from(["radix", "radix", "naive"]),
+        "overlap": st.booleans(),
     }
 )
 _stops = st.sampled_from([(), tuple(range(0, 1000, 7))])  # no token ends a request, or one in seven does
