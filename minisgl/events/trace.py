@@ -87,18 +87,17 @@ class Trace:
         return Diff(self, other, times)
 
     def check(self) -> list[tuple[int, str]]:
-        """Every broken rule as ``(step, violation)``; an empty list is a sound run. Folds the whole run anew."""
-        history = History(self.keyframe)
-        found: list[tuple[int, str]] = []
-        for event in self.events:
-            try:
-                history.feed(event)
-            except Exception as error:  # the state has no place for it, so nothing can be said of what follows
-                return [*found, (event.step, f"{type(event).__name__} does not fit the state before it: {error!r}")]
-            if isinstance(event, StepFinished):
-                found += [(event.step, violation) for violation in history.steps[-1]["violations"]]
-        end = [(history.last, violation) for violation in violations(history.at(history.last).to_dict())]
-        return found + [broken for broken in end if broken not in found]
+        """Every broken rule as ``(step, violation)``, with the step it was first seen in; empty: the run is sound.
+
+        Steps are judged as they are folded, and the last state once more by a walk through all of it.
+        """
+        first: dict[str, int] = {}
+        for step in self.history.steps:
+            for violation in step["violations"]:
+                first.setdefault(violation, step["step"])
+        for violation in violations(self.at(self.history.last).to_dict()):
+            first.setdefault(violation, self.history.last)
+        return [(step, violation) for violation, step in first.items()]
 
     def of(self, *kinds: type[Event]) -> list[Any]:
         """The events of some types, in order."""

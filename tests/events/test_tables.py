@@ -436,9 +436,5 @@ class TestCheck:
     def test_a_page_that_nobody_gave_back(self, trace):
         events = [e for e in trace.events if not (isinstance(e, ev.PagesFreed) and e.step == 3)]
         found = Trace(trace.keyframe, events, {}).check()
-        assert found[0][0] == 3 and "page 0" in found[0][1]
-
-    def test_an_event_that_fits_nowhere(self, trace):
-        events = [e for e in trace.events if not isinstance(e, ev.RequestArrived)]
-        ((step, said),) = Trace(trace.keyframe, events, {}).check()
-        assert step == 1 and said.startswith("AdmissionTested does not fit the state before it: ")
+        assert found[0][0] == 3 and any("page 0" in said for _, said in found)
+        assert len({said for _, said in found}) == len(found)  # each once, though it lasts to the end
