@@ -90,6 +90,10 @@ class UnknownEventsWarning(UserWarning):
     """The file holds events of types that this version does not know; they are left out."""
 
 
+class MissingLibraryError(MinisglError, ImportError):
+    """A library that minisgl can use but does not need is not installed."""
+
+
 class LedgerError(AssertionError):
     """The engine broke a rule of its own bookkeeping (a page freed twice, two owners ...). Always a bug in minisgl."""
 

@@ -9,10 +9,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from minisgl.events import file
+from minisgl.events import file, tables
+from minisgl.events.diff import Diff
+from minisgl.events.figures import Figures, figures
 from minisgl.events.history import History
+from minisgl.events.integrity import violations
 from minisgl.events.snapshot import Snapshot
-from minisgl.events.state import RequestState
+from minisgl.events.table import Table
 from minisgl.events.types import BatchScheduled, Event, StepFinished
 
 
@@ -21,8 +24,8 @@ class Trace:
 
     ``about`` says where it comes from: ``model``, ``tokenizer``, ``config`` (every EngineConfig field) and ``machine``.
 
-    ``trace.at(step)`` is the Snapshot after that step; ``trace.steps`` are the StepFinished events. Nothing of the
-    engine is kept.
+    ``trace.at(step)`` is the Snapshot after that step. ``requests``, ``steps``, ``admissions``, ``handoffs`` and
+    ``pages`` are tables of what happened, ``figures`` what it comes to. Nothing of the engine is kept.
     """
 
     def __init__(
@@ -56,14 +59,56 @@ class Trace:
             history.feed(event)
         return history
 
-    @property
-    def steps(self) -> list[StepFinished]:
-        return [e for e in self.events if isinstance(e, StepFinished)]
+    # -- as tables, each made at first use; minisgl.events.tables says what the columns mean ---------------------------
 
-    @property
-    def requests(self) -> dict[int, RequestState]:
-        """Every request of the run, as it was at the end."""
-        return self.at(self.history.last).requests
+    @cached_property
+    def requests(self) -> Table:
+        """One row per request: tokens, times, and what is derived of them."""
+        return tables.requests(self.keyframe, self.events)
+
+    @cached_property
+    def steps(self) -> Table:
+        """One row per step: its batch, the counters after it, and what happened in it."""
+        return tables.steps(self.events)
+
+    @cached_property
+    def admissions(self) -> Table:
+        """One row per admission test, with all its terms."""
+        return tables.admissions(self.events)
+
+    @cached_property
+    def handoffs(self) -> Table:
+        """One row per handoff to the prefix cache: the four segments in tokens and pages."""
+        return tables.handoffs(self.events)
+
+    @cached_property
+    def pages(self) -> Table:
+        """Who owned each page from which step to which."""
+        return tables.pages(self.keyframe, self.events)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What the run comes to: TTFT, TPOT, throughput, hit rate, pages."""
+        return figures(self.keyframe, self.events, self.requests, self.steps)
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def diff(self, other: Trace, times: bool = False) -> Diff:
+        """Where this run and another differ; times are left out unless asked for."""
+        return Diff(self, other, times)
+
+    def check(self) -> list[tuple[int, str]]:
+        """Every broken rule as ``(step, violation)``, with the step it was first seen in; empty: the run is sound.
+
+        Steps are judged as they are folded, and the last state once more by a walk through all of it.
+        """
+        first: dict[str, int] = {}
+        for step in self.history.steps:
+            for violation in step["violations"]:
+                first.setdefault(violation, step["step"])
+        for violation in violations(self.at(self.history.last).to_dict()):
+            first.setdefault(violation, self.history.last)
+        return [(step, violation) for violation, step in first.items()]
 
     def of(self, *kinds: type[Event]) -> list[Any]:
         """The events of some types, in order."""
@@ -97,7 +142,7 @@ class Trace:
         return iter(self.events)
 
     def __repr__(self) -> str:
-        steps = self.steps
+        steps = self.of(StepFinished)
         span = f"steps {steps[0].step} to {steps[-1].step}" if steps else "no steps"
         return f"Trace({span}, {len(self.events)} events)"
 

@@ -262,7 +262,7 @@ def test_a_recorder_keeps_what_lies_between(run):
         run.scheduler.step()
     run.play()
     trace = recorder.trace
-    assert [e.step for e in trace.steps] == [2, 3] and trace.history.first == 1
+    assert trace.steps.step.tolist() == [2, 3] and trace.history.first == 1
     assert trace.at(3).differences(run.history.at(3)) == []
     assert trace.texts[1] == "<1>" and trace.record()["title"] == "middle"
     assert repr(trace) == f"Trace(steps 2 to 3, {len(trace)} events)"
