@@ -14,7 +14,7 @@ from minisgl.core import SamplingParams
 Ints = tuple[int, ...]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """Base of all events."""
 
     step: int

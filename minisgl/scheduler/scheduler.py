@@ -272,14 +272,12 @@ class Scheduler:
             self.cache.handoff(request, n, finished=True)
             self.cache.reserve(request, -request.reserved)
             self.table.free(request.row)
-            if self.bus:
-                self.bus.emit(ev.RowReleased, uid=request.uid, row=request.row, generation=request.generation)
             self.running.pop(request.uid, None)
             if self.prefill.chunked is request:
                 self.prefill.chunked = None
         else:
             self.prefill.waiting.remove(request)
-        request.status, request.finish_reason, request.row = "finished", reason, -1
+        request.status, request.finish_reason = "finished", reason
         del self.requests[request.uid]
         self.prefill.retest = True
         if self.bus:
@@ -290,6 +288,9 @@ class Scheduler:
                 num_output=len(request.token_ids) - request.prompt_len,
                 error="" if request.error is None else f"{type(request.error).__name__}: {request.error}",
             )
+        if request.row >= 0:
+            self.bus.emit(ev.RowReleased, uid=request.uid, row=request.row, generation=request.generation)
+            request.row = -1
 
     # -- looking in --------------------------------------------------------------------------------------------------
 

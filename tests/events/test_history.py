@@ -13,7 +13,7 @@ from minisgl.events import EVENT_TYPES, AdmissionTested, History, Snapshot, Step
 from minisgl.events.fold import Fold
 from minisgl.events.integrity import violations
 from minisgl.events.recorder import Recorder
-from minisgl.events.state import apply_delta, assign, initial_state, undo_delta
+from minisgl.events.state import apply_delta, initial_state, undo_delta
 from tests.fakes import Run
 
 
@@ -141,21 +141,52 @@ class TestHistory:
         }
 
 
-class TestAssign:
-    def test_lists_grow_and_shrink_at_their_end_only(self):
-        state = {"a": [1]}
-        assign(state, ("a", 1), 2)
-        assert state == {"a": [1, 2]}
-        assign(state, ("a", 1), None)
-        assert state == {"a": [1]}
-        with pytest.raises(AssertionError):
-            assign({"a": [1, 2]}, ("a", 0), None)
+CHANGES = {
+    "an entry": ("set", ("c", "x"), 1, 2),
+    "a new entry": ("set", ("c", "z"), None, {"deep": [1]}),
+    "an entry that goes": ("set", ("c", "y"), 2, None),
+    "an element": ("set", ("list", 1), 6, 0),
+    "a column": ("column", ("list", None), (2, 0), (7, 5), (70, 50)),
+    "a column of one value": ("column", ("c", None), ("x", "y"), (1, 2), 9),
+    "a field of entries": ("column", ("rows", None, "n"), (0, 1), 3, (4, 5)),
+    "appended": ("append", ("rows", None, "has"), (1, 0, 1), ("a", "b", "c")),
+    "spliced in": ("splice", ("list",), 1, (), (8, 9)),
+    "spliced out": ("splice", ("list",), 0, (5, 6), ()),
+    "exchanged": ("splice", ("rows", 0, "has"), 0, (1,), (2, 3, 4)),
+}
+
+
+class TestChanges:
+    def state(self):
+        return {"list": [5, 6, 7], "c": {"x": 1, "y": 2}, "rows": [{"n": 3, "has": [1]}, {"n": 3, "has": []}]}
+
+    @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+    def test_there_and_back(self, change):
+        state = self.state()
+        apply_delta(state, [change])
+        assert state != self.state()
+        undo_delta(state, [change])
+        assert state == self.state()
+
+    def test_what_they_do(self):
+        state = self.state()
+        apply_delta(state, CHANGES.values())
+        assert state == {
+            "list": [9, 0, 70],
+            "c": {"x": 9, "y": 9, "z": {"deep": [1]}},
+            "rows": [{"n": 4, "has": [2, 3, 4, "b"]}, {"n": 5, "has": ["a", "c"]}],
+        }
 
     def test_what_goes_in_is_copied(self):
-        state, value = {}, {"x": [1]}
-        assign(state, ("n",), value)
+        value = {"x": [1]}
+        state: dict = {}
+        apply_delta(state, [("set", ("n",), None, value)])
         state["n"]["x"].append(2)
         assert value == {"x": [1]}
+
+    def test_every_kind_occurs(self, run):
+        run.play()
+        assert {change[0] for delta in run.history.deltas for change in delta} == {"set", "column", "append", "splice"}
 
 
 class TestSnapshot:
