@@ -40,12 +40,13 @@ class Audit:
             found.append(f"{where}: speaks of something that is not there ({type(missing).__name__}: {missing})")
         return found
 
-    def _live(self, uid: int) -> Found:
-        request = self.state["requests"].get(uid)
-        if request is None:
-            yield f"there is no request {uid}"
-        elif request["status"] == "finished":
-            yield f"request {uid} has ended"
+    def _live(self, *uids: int) -> Found:
+        for uid in uids:
+            request = self.state["requests"].get(uid)
+            if request is None:
+                yield f"there is no request {uid}"
+            elif request["status"] == "finished":
+                yield f"request {uid} has ended"
 
     def _belong(self, pages: Sequence[int], owners: Sequence[int], uids: Sequence[int], what: str) -> Found:
         """Does page ``pages[i]`` belong to ``owners[i]``? If not: "page 5 ``what`` request ``uids[i]``, but ..."."""
@@ -132,8 +133,7 @@ class Audit:
         self._move(n, "free", "owned")
         if sum(e.counts) != n:
             yield f"{n} pages are taken, but the requests get {sum(e.counts)}"
-        for uid in e.uids:
-            yield from self._live(uid)
+        yield from self._live(*e.uids)
         takers = [uid for uid, count in zip(e.uids, e.counts, strict=True) for _ in range(count)]
         stolen = list(self._belong(e.pages, [FREE] * n, takers, "goes to"))
         yield from stolen

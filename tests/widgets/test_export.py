@@ -385,7 +385,7 @@ LIVE = """() => {
     const keyframe = structuredClone(store.keyframes[0].state);
     window.all = { deltas: store.deltas.slice(), steps: store.steps.slice() };
     const fresh = new store.constructor();
-    fresh.load({ version: 1, keyframe, title: "", texts: {}, deltas: [], steps: [] });
+    fresh.load({ version: 2, keyframe, title: "", texts: {}, deltas: [], steps: [] });
     document.querySelector("#stage").replaceChildren();
     window.live = new s(document.querySelector("#stage"), fresh, { live: true });
     window.more = (n) => {

@@ -197,7 +197,7 @@ export class Stage {
     const delta = store.delta(step);
     const kinds = pageKinds(state);
     const changed = new Set();
-    for (const [path] of delta) if (path[0] === "pages" && path[1] === "owner") changed.add(path[2]);
+    for (const [, path, keys] of delta) if (path[0] === "pages" && path[1] === "owner") for (const page of keys) changed.add(page);
     /** @type {Frame} */
     const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), selection: selectionOf(state, this.hovered ?? this.pinned),
       suspects: pagesNamed(entry ? entry.violations : []), changed, palette: this.palette,
