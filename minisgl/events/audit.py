@@ -60,6 +60,11 @@ class Audit:
                 if owner[page] != who:
                     yield f"page {page} {what} request {uid}, but it belongs to {name_of(owner[page])}"
 
+    def _row(self, number: int) -> dict:
+        if number < 0:
+            raise IndexError(f"row {number}")
+        return self.state["rows"][number]
+
     def _in_flight(self, uid: int) -> Found:
         for batch, uids in self.flying.items():
             if uid in uids:
@@ -98,7 +103,7 @@ class Audit:
 
     def _RequestAdmitted(self, e: ev.RequestAdmitted) -> Found:
         yield from self._live(e.uid)
-        row, request = self.state["rows"][e.row], self.state["requests"][e.uid]
+        row, request = self._row(e.row), self.state["requests"][e.uid]
         self.counts["waiting"] -= request["status"] == "waiting"
         self.counts["reserved_pages"] += e.reserved - request["reserved"]
         if request["status"] != "waiting":
@@ -114,7 +119,7 @@ class Audit:
             yield f"request {e.uid}'s row begins with pages {list(e.pages)}, but it locks {path} (node {e.node})"
 
     def _RowReleased(self, e: ev.RowReleased) -> Found:
-        row, request = self.state["rows"][e.row], self.state["requests"][e.uid]
+        row, request = self._row(e.row), self.state["requests"][e.uid]
         if row["uid"] != e.uid or request["row"] != e.row:
             yield f"row {e.row} is given back by request {e.uid}, but it belongs to {name_of(row['uid'])}"
         elif row["generation"] != e.generation:
@@ -158,7 +163,8 @@ class Audit:
                     yield f"page {page} is freed, but request {uid}, which is at work, has it in its row"
 
     def _PagesEvicted(self, e: ev.PagesEvicted) -> Found:
-        nodes, pages = self.state["nodes"], []
+        nodes, owner = self.state["nodes"], self.state["pages"]["owner"]
+        pages: list[int] = []
         self._move(len(e.pages), "evictable", "free")
         for i in e.nodes:
             pages += nodes[i]["pages"]
@@ -167,11 +173,10 @@ class Audit:
             if self.children[i]:
                 yield f"tree node {i} is evicted, but {self.children[i]} nodes hang below it"
             self.children[nodes[i]["parent"]] -= 1
+        for page in sorted({*e.pages}.difference(pages)):
+            yield f"page {page} is evicted from the prefix cache, but it belongs to {name_of(owner[page])}"
         if pages != list(e.pages):
             yield f"pages {list(e.pages)} are evicted, but those of tree nodes {list(e.nodes)} are {pages}"
-            owner = self.state["pages"]["owner"]
-            for page in sorted({*e.pages}.difference(pages)):
-                yield f"page {page} is evicted from the prefix cache, but it belongs to {name_of(owner[page])}"
 
     def _CacheCleared(self, e: ev.CacheCleared) -> Found:
         if e.kept != self.counts["protected_pages"]:
@@ -218,7 +223,7 @@ class Audit:
                 self._move(len(nodes[i]["pages"]), "protected", "evictable")
             elif not nodes[i]["locks"]:
                 yield f"tree node {i} is unlocked for request {e.uid}, but nobody holds it"
-        if self.held[e.uid, e.node] < 1:
+        if self.held[e.uid, e.node] < 1 <= nodes[e.node]["locks"]:
             yield f"tree node {e.node} is unlocked for request {e.uid}, but {self._holders(e.node)} it"
         self.held[e.uid, e.node] -= 1
         if not self.held[e.uid, e.node]:

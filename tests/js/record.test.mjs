@@ -196,7 +196,9 @@ test("pointing at one thing selects all that belongs to it", () => {
   state.pages.owner = [7, -1, -1, -2, 8, -2];
   state.pages.node = [-1, -1, -1, 2, -1, 1];
   state.requests[7] = request(7, { pages: [5, 3, 0], node: 2 });
-  state.requests[8] = request(8, { pages: [5, 4], node: 1 });
+  state.requests[8] = request(8, { pages: [5, 4], pending: [2], node: 1 });
+  assert.deepEqual([...R.pendingPages(state)], [2]);
+  assert.deepEqual(R.selectionOf(state, { kind: "uid", uid: 8 }).pages, new Set([5, 4, 2]));
   const plain = (s) => s && { pages: [...s.pages].sort(), uids: [...s.uids].sort(), nodes: [...s.nodes].sort() };
   assert.equal(R.selectionOf(state, null), null);
   assert.deepEqual(plain(R.selectionOf(state, { kind: "page", page: 0 })), { pages: [0], uids: [7], nodes: [] });

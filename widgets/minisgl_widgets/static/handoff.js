@@ -5,9 +5,10 @@ import { h, panel, patch, chip, hint, ranges, count } from "./look.js";
 export function fateOf(handoff, { name, pages }) {
   if (!pages.length) return "nothing";
   if (name === "locked") return handoff.finished ? "stays; its lock is dropped" : "stays; its lock moves on";
-  if (name === "duplicate") return `freed for the cache's ${ranges(handoff.replaced)}`;
+  const later = handoff.pending ? " when the batch in flight is done" : "";
+  if (name === "duplicate") return `freed${handoff.replaced.length ? ` for the cache's ${ranges(handoff.replaced)}` : ""}${later}`;
   if (name === "inserted") return "now the cache's";
-  return handoff.finished ? "freed" : "the request's own";
+  return handoff.finished ? `freed${later}` : "the request's own";
 }
 
 /** A segment's places, and how far they are filled: only the tail can have room left.

@@ -294,6 +294,13 @@ export function countKinds(kinds) {
   return { free: n[0], owned: n[1], evictable: n[2], protected: n[3] };
 }
 
+/** Pages given up that a batch in flight may still name: they stay their request's until it is done. @param {any} state @returns {Set<number>} */
+export function pendingPages(state) {
+  const pages = new Set();
+  for (const uid in state.requests) for (const page of state.requests[uid].pending) pages.add(page);
+  return pages;
+}
+
 /** A request's tokens as far as they are known. @param {any} request @returns {number[]} */
 export function tokensOf(request) {
   return request.prompt.concat(request.output);
@@ -358,7 +365,7 @@ export function selectionOf(state, pointer) {
     uids.add(pointer.uid);
     const request = state.requests[pointer.uid];
     if (request) {
-      for (const page of request.pages) pages.add(page);
+      for (const page of request.pages.concat(request.pending)) pages.add(page);
       for (const node of pathTo(state, request.node)) nodes.add(node);
     }
   } else if (state.nodes[pointer.node]) {
