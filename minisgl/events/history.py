@@ -57,7 +57,7 @@ class History:
         self.steps = Steps()  # one for each delta
         self._fold = Fold(fresh(state))
         self._keyframes = [(0, fresh(state))]  # (deltas before it, state); what they hold is shared and never changed
-        self._since = 0  # values in the deltas since the last keyframe
+        self._cost = [0]  # values in all deltas before each: what walking costs
         self._audit = Audit(self._fold.state)
         self._events: list[Event] = []  # of the step that is not over
         self._found: list[str] = []  # by the audit, in that step
@@ -83,13 +83,16 @@ class History:
         self.deltas.append(delta)
         self.steps.add(tuple(self._events), tuple(self._verdict(event.step)))
         self._events, self._found = [], []
-        # a keyframe is mostly the table of pages: it is due when the deltas since the last have become as large
-        self._since += size(delta)
-        if self._since >= max(4096, len(self._fold.state["pages"]) * self._fold.state["num_pages"]):
+        self._cost.append(self._cost[-1] + size(delta))
+        if self._due():
             start, before = self._keyframes[-1]
             state = branch(self._fold.state, touched(self.deltas[start:]), before)
             self._keyframes.append((len(self.deltas), pack(state)))
-            self._since = 0
+
+    def _due(self) -> bool:
+        """Time for a keyframe? It is mostly the table of pages; the deltas since the last should be as large."""
+        table = len(self._fold.state["pages"]) * self._fold.state["num_pages"]
+        return self._cost[-1] - self._cost[self._keyframes[-1][0]] >= max(4096, table)
 
     def _verdict(self, step: int) -> list[str]:
         """What the step broke; once something is broken, every later step says so."""
@@ -103,8 +106,8 @@ class History:
             raise TraceError(f"step {step} is not in this run: it holds steps {self.first} to {self.last}")
         index = step - self.first
         after = bisect_right(self._keyframes, index, key=lambda k: k[0])
-        nearest = min(self._keyframes[after - 1 : after + 1], key=lambda k: abs(k[0] - index))
-        start, keyframe = nearest
+        around = self._keyframes[after - 1 : after + 1]
+        start, keyframe = min(around, key=lambda k: abs(self._cost[k[0]] - self._cost[index]))
         between = self.deltas[min(start, index) : max(start, index)]
         state = branch(keyframe, touched(between))
         if start <= index:

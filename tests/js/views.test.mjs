@@ -86,7 +86,7 @@ test("what becomes of a segment", () => {
   assert.equal(fateOf({ ...handoff, finished: true }, { name: "tail", pages: [1] }), "freed");
   assert.equal(fateOf(handoff, { name: "locked", pages: [] }), "nothing");
   const flying = { finished: true, pending: true, replaced: [] };
-  for (const name of ["duplicate", "tail"]) assert.equal(fateOf(flying, { name, pages: [1] }), "freed when the batch in flight is done");
+  for (const name of ["duplicate", "tail"]) assert.equal(fateOf(flying, { name, pages: [1] }), "freed after the batch in flight");
 });
 
 test("a tail says how far it is filled", () => {

@@ -71,9 +71,9 @@ def test_what_waits_for_a_batch_in_flight() -> None:
     first, second = (line.split() for line in lines(held, "requests")[2:4])
     assert first == ["0", "finished:", "stop", "3", "0", "2/3", "5", "0", "5", "(1", "pending)", "0"]
     assert second[-3:] == ["1", "4", "2"]
-    assert lines(held, "handoff")[-1].endswith("pages 8 are freed when the batch in flight is done")
+    assert lines(held, "handoff")[-1].endswith("pages 8 are freed after the batch in flight")
     assert lines(say.history.at(2), "handoff")[-2].endswith(
-        "pages 3-5 are freed when the batch in flight is done; the cache's 0-2 take their place"
+        "pages 3-5 are freed after the batch in flight; the cache's 0-2 take their place"
     )
 
 

@@ -216,10 +216,10 @@ def handoffs_of(snap: Snapshot) -> list[Handoff]:
 
 def fate_of(handoff: Handoff, segment: str) -> str:
     """What becomes of a segment's pages."""
-    later = " when the batch in flight is done" if handoff.pending else ""
+    later = " after the batch in flight" if handoff.pending else ""
     instead = f"; the cache's {_pages(handoff.replaced)} take their place" if handoff.replaced else ""
     return {
-        "locked": "stay the cache's; " + ("the lock is dropped" if handoff.finished else "the lock moves on"),
+        "locked": "stay the cache's; " + ("the lock moves on" if handoff.node else "the lock is dropped"),
         "duplicate": f"are freed{later}{instead}",
         "inserted": "become the cache's",
         "tail": f"are freed{later}" if handoff.finished else "stay the request's",
