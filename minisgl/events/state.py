@@ -135,7 +135,7 @@ def apply(state: dict, change: Change) -> None:
     elif kind == "column":
         _fill(state, path, what[0], what[2])
     elif kind == "append":
-        for values, value in zip(_each(state, path, what[0]), what[1], strict=True):
+        for values, value in zip(column(state, path, what[0]), what[1], strict=True):
             values.append(value)
     else:
         at, removed, inserted = what
@@ -149,7 +149,7 @@ def undo(state: dict, change: Change) -> None:
     elif kind == "column":
         _fill(state, path, what[0], what[1])
     elif kind == "append":
-        for values in _each(state, path, what[0]):
+        for values in column(state, path, what[0]):
             values.pop()
     else:
         at, removed, inserted = what
@@ -158,7 +158,10 @@ def undo(state: dict, change: Change) -> None:
 
 def size(delta: Delta) -> int:
     """How many values a delta changes: what it costs to walk."""
-    return sum([1 if kind == "set" else len(what[1]) if kind == "splice" else len(what[0]) for kind, _, *what in delta])
+    total = 0
+    for kind, _, *what in delta:
+        total += 1 if kind == "set" else len(what[1]) + len(what[2]) if kind == "splice" else len(what[0])
+    return total
 
 
 def lookup(state: Any, path: Path) -> Any:
@@ -178,11 +181,6 @@ def _table(state: Any, path: Path) -> tuple[Any, Any]:
     hole = path.index(None)
     assert len(path) <= hole + 2, path
     return lookup(state, path[:hole]), path[hole + 1] if hole + 1 < len(path) else None
-
-
-def _each(state: dict, path: Path, keys: Collection) -> list:
-    table, field = _table(state, path)
-    return [table[k][field] for k in keys]
 
 
 def _fill(state: dict, path: Path, keys: Collection, values: Any) -> None:

@@ -15,7 +15,7 @@ Ints = tuple[int, ...]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
-    """Base of all events."""
+    """Base of all events. They hold no cycles, so the garbage collector need not look at them: a trace has many."""
 
     step: int
     t: float
