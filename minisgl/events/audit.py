@@ -91,8 +91,8 @@ class Audit:
         self.counts["reserved_pages"] -= request["reserved"]
         if request["status"] in ("waiting", "running"):
             self.counts[request["status"]] -= 1
-        if e.reason == "error":  # its batch broke, and no ForwardFinished will tell
-            self.flying = {batch: uids for batch, uids in self.flying.items() if e.uid not in uids}
+        if e.reason == "error":  # one of its batches broke, and no ForwardFinished will tell which: ask no more of any
+            self.flying = {batch: frozenset() if e.uid in uids else uids for batch, uids in self.flying.items()}
         if len(request["output"]) != e.num_output:
             yield f"request {e.uid} ends with {e.num_output} tokens, but {len(request['output'])} were sampled for it"
 

@@ -374,12 +374,20 @@ def test_nothing_is_given_back_while_a_batch_in_flight_names_it(say, what):
     assert said in say.history._found
 
 
-def test_an_error_ends_a_batch_in_flight(say):
-    kept = {"old_len": 3, "hit_len": 3, "new_len": 3, "page_size": 1, "pages": (0, 1, 2, 6), "replaced": ()}
+@pytest.mark.parametrize("broke", [2, 3])
+def test_an_error_ends_a_batch_in_flight(say, broke):
+    """Batch 2 breaks when its result is read, or batch 3 when it is launched while 2 is in flight."""
+    if broke == 3:
+        say(types.PagesAllocated, uids=(0,), counts=(1,), pages=(8,))
+        say.batch(3, (0,), (4,), (5,), (0,), reserved_pages=2)
+    row = (0, 1, 2, 6, 8)[: broke + 2]
+    kept = {"old_len": 3, "hit_len": 3, "new_len": 3, "page_size": 1, "pages": row, "replaced": ()}
     say(types.NodeUnlocked, node=1, uid=0)
     say(types.Handoff, uid=0, finished=True, n=3, node=0, path=(1,), tick=3, **kept)
     say(types.RequestFinished, uid=0, reason="error", num_output=1, error="the device is gone")
     say(types.RowReleased, uid=0, row=0, generation=1)
-    say(types.PagesFreed, pages=(6, 3, 4, 5), uids=(0, 1, 1, 1))
+    say(types.PagesFreed, pages=(*row[3:], 3, 4, 5), uids=(*(0 for _ in row[3:]), 1, 1, 1))
+    if broke == 3:
+        say.done(2, (0, 1), (9, 9), (True, False))
     say.end(None, 2)
     assert not any(s["violations"] for s in say.history.steps)
