@@ -80,6 +80,7 @@ class _State(TypedDict):
     waiting: list[int]
     running: list[int]
     counters: dict[str, int]
+    flight: list[dict[str, Any]]
     batch: dict[str, Any]
     tests: list[dict[str, Any]]
     handoffs: list[dict[str, Any]]

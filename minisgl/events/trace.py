@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from html import escape
 from os import PathLike
@@ -53,10 +55,13 @@ class Trace:
 
     @cached_property
     def history(self) -> History:
-        """The folded run, made at first use."""
+        """The folded run, made at first use; a long one shows its progress."""
+        from tqdm.auto import tqdm
+
         history = History(self.keyframe)
-        for event in self.events:
-            history.feed(event)
+        with _nothing_to_collect():
+            for event in tqdm(self.events, desc="folding the run", unit="event", delay=2, leave=False):
+                history.feed(event)
         return history
 
     # -- as tables, each made at first use; minisgl.events.tables says what the columns mean ---------------------------
@@ -148,6 +153,18 @@ class Trace:
 
     def _repr_html_(self) -> str:
         return f"<b>{escape(repr(self))}</b><pre>{escape(self.table())}</pre>"
+
+
+@contextmanager
+def _nothing_to_collect() -> Iterator[None]:
+    """Without Python's garbage collector: it would look again and again at all that a fold keeps, half of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def tokens_in(keyframe: dict, events: list[Event]) -> list[int]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from minisgl.core import pages_for
 from minisgl.errors import PoolTooSmallError, PromptTooLongError
 from minisgl.events import BatchScheduled, History
+from minisgl.events.integrity import violations
 from minisgl.events.state import undo_delta
 from tests.fakes import VOCAB, Run, expected
 
@@ -71,6 +72,7 @@ def test_outputs_and_ledgers(config, stop, script):
     assert all(not s["violations"] for s in history.steps)
     state = history.at(history.last).to_dict()
     for step in range(history.last, 0, -1):
+        assert violations(state) == []
         undo_delta(state, history.deltas[step - 1])
     assert state == history.at(0).to_dict()
 
