@@ -229,7 +229,7 @@ class Scheduler:
                 starts=batch.starts,
                 ends=batch.ends,
                 samples=batch.samples,
-                reserved=tuple(r.reserved for r in requests),
+                reserved=tuple([r.reserved for r in requests]),
                 **_columns(batch),
                 **self.counters(),
             )
@@ -249,13 +249,13 @@ class Scheduler:
         return Batch(
             number=next(self._next_batch),
             phase=phase,
-            uids=tuple(r.uid for r in requests),
-            rows=tuple(r.row for r in requests),
-            starts=tuple(r.cached_len for r in requests),
-            ends=tuple(r.device_len for r in requests),
-            samples=tuple(r.device_len >= r.prompt_len for r in requests),
-            params=tuple(r.params for r in requests),
-            seeds=tuple(r.seed for r in requests),
+            uids=tuple([r.uid for r in requests]),
+            rows=tuple([r.row for r in requests]),
+            starts=tuple([r.cached_len for r in requests]),
+            ends=tuple([r.device_len for r in requests]),
+            samples=tuple([r.device_len >= r.prompt_len for r in requests]),
+            params=tuple([r.params for r in requests]),
+            seeds=tuple([r.seed for r in requests]),
             slot_writes=slot_writes,
             token_writes=token_writes,
             poison=self.cache.take_poison(),
@@ -295,7 +295,7 @@ class Scheduler:
                 batch=batch.number,
                 uids=tuple(compress(batch.uids, batch.samples)),
                 tokens=tuple(compress(result.tokens, batch.samples)),
-                dropped=tuple(compress((r.finished for r in requests), batch.samples)),
+                dropped=tuple(compress([r.status == "finished" for r in requests], batch.samples)),
             )
         for request, token, end, samples in zip(requests, result.tokens, batch.ends, batch.samples, strict=True):
             request.in_flight -= 1
