@@ -166,6 +166,18 @@ class TableMachine(Machine):
         assert self.device_tokens[: self.num_rows].tolist() == self.tokens
 
 
+def test_what_is_put_back_comes_before_newer_writes():
+    table = TableManager(1, 4, 1, NUM_PAGES)
+    table.write_pages(0, 0, [5])
+    table.write_tokens(0, np.array([1]))
+    slots, tokens = table.take_writes()
+    table.write_pages(0, 0, [6])
+    table.write_tokens(0, np.array([2]))
+    table.put_back(slots, tokens)
+    slots, tokens = table.take_writes()
+    assert [values.tolist() for _, _, values in slots + tokens] == [[5], [6], [1], [2]]
+
+
 def test_rows_and_writes():
     saw = explore(TableMachine, runs=150, steps=30)
     assert saw["put back"] > saw["runs"] / 50, saw
