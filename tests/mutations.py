@@ -468,6 +468,24 @@ MUTATIONS = (
         test=f"{CASES}::TestAbort::test_at_any_step",
     ),
     Mutation(
+        broken="an aborted request's pages come back a step late",
+        file=SCHEDULER,
+        edits={"        self.cache.free_gathered()\n        return received": "        return received"},
+        test=f"{CASES}::TestAbort::test_gives_row_and_pages_to_who_is_admitted_in_the_same_step",
+    ),
+    Mutation(
+        broken="an aborted request's row comes back a step late",
+        file=SCHEDULER,
+        edits={"        if request.row >= 0 and not request.in_flight:\n            self._release(request)\n": ""},
+        test=f"{CASES}::TestAbort::test_gives_row_and_pages_to_who_is_admitted_in_the_same_step",
+    ),
+    Mutation(
+        broken="a broken rule of our own is taken for a broken forward, and the engine goes on",
+        file=SCHEDULER,
+        edits={"        except LedgerError:\n            raise\n": ""},
+        test=f"{CASES}::TestBrokenForward::test_a_broken_rule_of_our_own_is_no_broken_forward",
+    ),
+    Mutation(
         broken="the writes of a batch that never reached the device are lost",
         file=SCHEDULER,
         edits={"self.table.put_back(slot_writes, token_writes)  # other": "# other"},
@@ -484,6 +502,12 @@ MUTATIONS = (
         file=SCHEDULER,
         edits={"            self._in_flight.pop()\n": ""},
         test=f"{CASES}::TestBrokenForward::test_ends_its_own_requests_only",
+    ),
+    Mutation(
+        broken="check=True checks nothing",
+        file=SCHEDULER,
+        edits={"        if self._check:\n            self.check_integrity()\n": ""},
+        test=f"{CASES}::test_with_check_a_wrong_ledger_stops_the_step_that_made_it",
     ),
     # -- rows and the tree -------------------------------------------------------------------------------------------
     Mutation(

@@ -12,6 +12,7 @@ from minisgl.events import (
     BatchScheduled,
     CacheCleared,
     ForwardFinished,
+    ForwardStarted,
     Handoff,
     PagesAllocated,
     PagesFreed,
@@ -61,6 +62,18 @@ def test_04_the_oracles_order_and_the_flag_with_the_last_token():
     assert (sampled.step, sampled.tokens, ended.step) == (4, (tokens[2],), 4)  # the flag comes with the third
     steps = [(e.step, e.launched, e.processed) for e in run.of(StepFinished)]
     assert steps == [(1, 1, None), (2, 2, 1), (3, 3, 2), (4, None, 3)]
+
+
+def test_events_tell_launch_from_completion():
+    run = overlapping()
+    run.submit([1, 2, 3], 2)
+    run.play()
+    words = {BatchScheduled: "scheduled", ForwardStarted: "started", ForwardFinished: "finished"}
+    assert [(words[type(e)], e.batch, e.step) for e in run.events if type(e) in words] == [
+        *(("scheduled", 1, 1), ("started", 1, 1)),
+        *(("scheduled", 2, 2), ("started", 2, 2), ("finished", 1, 2)),
+        ("finished", 2, 3),
+    ]
 
 
 def test_03_a_stop_token_is_seen_one_step_late_and_nothing_follows_it():
