@@ -33,13 +33,14 @@ LAB_OPEN    ?= notebooks/00_watch_a_run.ipynb
 LAB_ARGS    ?=
 DEMO_HTML   ?= demo.html
 PYTEST_ARGS ?=
+FUZZ        ?= 20000
 
 ifeq ($(filter $(TORCH_BUILD),cpu cuda),)
   $(error TORCH=$(TORCH) is not known; use TORCH=auto, TORCH=cpu or TORCH=cuda)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help lab demo test notebooks env env-dev model lint check-types clean
+.PHONY: help lab demo test fuzz mutants notebooks env env-dev model lint check-types clean
 
 help: ## list these targets
 	@echo "usage: make TARGET [TORCH=auto|cpu|cuda] [PYTHON=python3.12]"
@@ -56,6 +57,13 @@ demo: env model ## the same run without a browser: prints the step table, writes
 test: env-dev lint check-types model ## check everything: style, types, tests, notebooks, browser
 	@echo "==> Running tests, notebooks and browser tests"
 	@$(PY) -m pytest tests $(wildcard notebooks) --nbval --nbval-current-env --nbval-cell-timeout=120 $(PYTEST_ARGS)
+
+fuzz: env-dev ## random runs of every state machine, FUZZ=20000 of each; prints what they came across
+	@echo "==> Making $(FUZZ) random runs of every state machine (takes a while: FUZZ=1000 is quicker)"
+	@MINISGL_FUZZ=$(FUZZ) $(PY) -m pytest $(wildcard tests/*/test_*_machine.py) --timeout=0 $(PYTEST_ARGS)
+
+mutants: env-dev ## put known bugs back, one at a time; prints which test catches each
+	@$(PY) -m tests.mutations
 
 notebooks: env-dev model ## run every notebook again and store its outputs, byte-stable
 	@echo "==> Running the notebooks again"

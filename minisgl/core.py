@@ -126,6 +126,11 @@ class Request:
         """Tokens that the host knows: the prompt's, and those generated."""
         return len(self.prompt) + len(self.output_ids)
 
+    @property
+    def token_ids(self) -> list[int]:
+        """The same tokens, as a list."""
+        return self.prompt.tolist() + self.output_ids
+
     def tokens(self, n: int) -> np.ndarray:
         """The first ``n`` of them, int32; a view of the prompt if they lie in it."""
         if n <= len(self.prompt):

@@ -66,6 +66,34 @@ class TraceError(MinisglError, ValueError):
     """A trace that cannot be read, or a step that it does not hold."""
 
 
+class TraceFormatError(TraceError):
+    """The file is not a trace, or it is damaged."""
+
+
+class TraceVersionError(TraceError):
+    """The file is of a newer major version than this minisgl can read."""
+
+
+class TraceNotFoundError(TraceError, FileNotFoundError):
+    """There is no such file."""
+
+
+class TraceWriteError(MinisglError, OSError):
+    """The trace cannot be saved under this name."""
+
+
+class TruncatedTraceWarning(UserWarning):
+    """The file was cut short; what is whole of it is kept."""
+
+
+class UnknownEventsWarning(UserWarning):
+    """The file holds events of types that this version does not know; they are left out."""
+
+
+class MissingLibraryError(MinisglError, ImportError):
+    """A library that minisgl can use but does not need is not installed."""
+
+
 class LedgerError(AssertionError):
     """The engine broke a rule of its own bookkeeping (a page freed twice, two owners ...). Always a bug in minisgl."""
 

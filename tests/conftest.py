@@ -8,18 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
+from tests import fuzz
 from tests.chromium import launched
 
 # No deadline: a shared core may stall an example for longer than any limit that would still mean something.
 settings.register_profile("dev", deadline=None, print_blob=True)
 # In CI the same examples each time, so that a change is judged by what it changed.
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
-settings.register_profile(
-    "explore", deadline=None, print_blob=True, max_examples=2000, suppress_health_check=[HealthCheck.too_slow]
-)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if fuzz.RUNS:
+        terminalreporter.section("random runs")
+        for line in fuzz.report():
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

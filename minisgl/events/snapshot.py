@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from minisgl.events.state import CACHE, NodeState, RequestState, RowState, fresh
+from minisgl.events.state import CACHE, NodeState, RequestState, RowState, fresh, holds
 
 STATES = ("free", "owned", "evictable", "protected")  # what pages.state's numbers mean
 
 # what the ledgers know; the rest of a state is commentary that only events carry
-LEDGERS = ("num_pages", "page_size", "pages", "queue", "nodes", "rows", "requests", "waiting", "running", "counters")
+LEDGERS = (
+    *("num_pages", "page_size", "pages", "queue", "nodes", "rows", "requests", "waiting", "running", "flight"),
+    "counters",
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class Tree(dict[int, NodeState]):
 class Snapshot:
     """Everything the ledgers held after one step. Pure data: compare it, print it, save ``to_dict()``.
 
-    It takes over the state that it is given; nobody else may change it.
+    The state that it is given may be shared with other snapshots: nobody may change it, and what is asked for is given
+    as a copy.
     """
 
     def __init__(self, state: dict) -> None:
@@ -100,7 +104,7 @@ class Snapshot:
             raise AttributeError(name)
         if name not in self._state:
             raise AttributeError(f"a Snapshot has no {name!r}; it has {', '.join(self.__dir__())}")
-        return self._state[name]
+        return fresh(self._state[name])
 
     def __dir__(self) -> list[str]:
         return sorted({*self._state, "pages", "tree", "rows", "queue", "requests", "to_dict", "text"} - {"nodes"})
@@ -122,7 +126,7 @@ class Snapshot:
 
     @cached_property
     def requests(self) -> dict[int, RequestState]:
-        return {uid: RequestState(**r) for uid, r in self._state["requests"].items()}
+        return {uid: RequestState(**fresh(r)) for uid, r in self._state["requests"].items()}
 
     @cached_property
     def rows(self) -> list[RowState]:
@@ -138,12 +142,12 @@ class Snapshot:
         return fresh(self._state)
 
     def ledgers(self) -> dict:
-        """The part that live ledgers can confirm: no commentary, no finished requests, no verdicts."""
+        """The part that live ledgers can confirm: no commentary, no verdicts, no requests that hold nothing."""
         part = {name: self._state[name] for name in LEDGERS}
         part["requests"] = {
             uid: {k: v for k, v in r.items() if k != "verdict"}
             for uid, r in self._state["requests"].items()
-            if r["status"] != "finished" or r["row"] >= 0 or r["pending"]
+            if holds(r)
         }
         return part
 

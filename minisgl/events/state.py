@@ -1,10 +1,16 @@
 """The shape of a run's state, and the changes that move it.
 
 The state is nested dicts and lists of plain values, so it is comparable, goes to JSON as it is, and a browser can hold
-the same thing. It moves by *changes* ``(path, old, new)``; the changes of one step are its *delta*, applied forwards
-with ``new``, and backwards, in reverse order, with ``old``. Whoever can apply a delta can scrub: the browser does.
+the same thing. It moves by *changes*; the changes of one step are its *delta*, applied forwards, and undone in reverse
+order. Whoever can do both can scrub: the browser does. A change speaks of a whole batch where it can::
 
-::
+    ("set", path, old, new)                  one entry of a dict or list; None: the dict has no such entry
+    ("column", path, keys, olds, news)       one entry for each of keys, which stand where the path says None; olds and
+                                             news are lists as long as keys, or the one value that all have
+    ("append", path, keys, values)           values[i] goes to the end of the list at the path, None read as keys[i]
+    ("splice", path, at, removed, inserted)  inside one list, from index ``at`` on
+
+A column's values are numbers and strings. The state::
 
     step, t              the last step folded; seconds since start
     pages.owner[p]       a uid, -1 free, -2 the prefix cache
@@ -13,16 +19,18 @@ with ``new``, and backwards, in reverse order, with ``old``. Whoever can apply a
     queue.taken, .added  how many pages ever left and joined that queue
     nodes[id]            NodeState; node 0 is the root
     rows[r]              uid (-1 free), generation
-    requests[uid]        RequestState; finished ones stay
+    requests[uid]        RequestState; finished ones stay, and may hold a row or pages for a while
     waiting, running     uids in order
     counters             those of the last BatchScheduled or StepFinished
+    flight               batches launched and not yet processed: number, uids
     batch                the last batch scheduled
     tests, handoffs      the admission tests and handoffs of the last step that had any, with that step's number
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -33,11 +41,15 @@ FREE, CACHE = -1, -2  # owners that are not a uid
 COUNTERS = tuple(f for f in Counters.__struct_fields__ if f not in ("step", "t", "phase", "uids", "num_tokens"))
 
 Path = tuple[Any, ...]
-Change = tuple[Path, Any, Any]
+Change = tuple[Any, ...]  # one of the four above
+Delta = Sequence[Change]
 
 
 class RequestState(msgspec.Struct, kw_only=True):
-    """What is known of a request; lengths in tokens. ``pages`` are those its row covers, ``node`` the one it locks."""
+    """What is known of a request; lengths in tokens. ``pages`` are those its row covers, ``node`` the one it locks.
+
+    ``pending`` pages were given up, but a batch in flight may still name them: they stay its own until that is done.
+    """
 
     uid: int
     status: str = "waiting"  # waiting | prefill | running | finished
@@ -90,10 +102,110 @@ def initial_state(num_pages: int, page_size: int, num_rows: int) -> dict:
         "waiting": [],
         "running": [],
         "counters": dict.fromkeys(COUNTERS, 0) | {"free_pages": num_pages},
+        "flight": [],
         "batch": {},
         "tests": [],
         "handoffs": [],
     }
+
+
+def holds(request: dict) -> bool:
+    """Is a request alive in the ledgers? A finished one is, while its row or some pages wait for a batch in flight."""
+    return request["status"] != "finished" or request["row"] >= 0 or bool(request["pending"])
+
+
+# -- moving --------------------------------------------------------------------------------------------------------
+
+
+def apply_delta(state: dict, delta: Delta) -> None:
+    for change in delta:
+        apply(state, change)
+
+
+def undo_delta(state: dict, delta: Delta) -> None:
+    for change in reversed(delta):
+        undo(state, change)
+
+
+# ``apply`` and ``undo`` have one counterpart, in the browser: static/record.js
+
+
+def apply(state: dict, change: Change) -> None:
+    kind, path, *what = change
+    if kind == "set":
+        _set(state, path, what[1])
+    elif kind == "column":
+        _fill(state, path, what[0], what[2])
+    elif kind == "append":
+        for values, value in zip(column(state, path, what[0]), what[1], strict=True):
+            values.append(value)
+    else:
+        at, removed, inserted = what
+        lookup(state, path)[at : at + len(removed)] = inserted
+
+
+def undo(state: dict, change: Change) -> None:
+    kind, path, *what = change
+    if kind == "set":
+        _set(state, path, what[0])
+    elif kind == "column":
+        _fill(state, path, what[0], what[1])
+    elif kind == "append":
+        for values in column(state, path, what[0]):
+            values.pop()
+    else:
+        at, removed, inserted = what
+        lookup(state, path)[at : at + len(inserted)] = removed
+
+
+def size(delta: Delta) -> int:
+    """How many values a delta changes: what it costs to walk."""
+    total = 0
+    for kind, _, *what in delta:
+        total += 1 if kind == "set" else len(what[1]) + len(what[2]) if kind == "splice" else len(what[0])
+    return total
+
+
+def lookup(state: Any, path: Path) -> Any:
+    for part in path:
+        state = state[part]
+    return state
+
+
+def column(state: dict, path: Path, keys: Collection) -> tuple:
+    """The values of a column: the entries at ``path`` with None read as each of ``keys``."""
+    table, field = _table(state, path)
+    return tuple([table[k] for k in keys] if field is None else [table[k][field] for k in keys])
+
+
+def _table(state: Any, path: Path) -> tuple[Any, Any]:
+    """What is at the None of a path, and the one part behind it, if any."""
+    hole = path.index(None)
+    assert len(path) <= hole + 2, path
+    return lookup(state, path[:hole]), path[hole + 1] if hole + 1 < len(path) else None
+
+
+def _fill(state: dict, path: Path, keys: Collection, values: Any) -> None:
+    table, field = _table(state, path)
+    if not isinstance(values, (tuple, list)):
+        values = (values,) * len(keys)
+    if field is None:
+        for key, value in zip(keys, values, strict=True):
+            table[key] = value
+    else:
+        for key, value in zip(keys, values, strict=True):
+            table[key][field] = value
+
+
+def _set(state: Any, path: Path, value: Any) -> None:
+    table = lookup(state, path[:-1])
+    if value is None:
+        del table[path[-1]]
+    else:
+        table[path[-1]] = fresh(value)
+
+
+# -- copying -------------------------------------------------------------------------------------------------------
 
 
 def fresh(value: Any) -> Any:
@@ -105,40 +217,48 @@ def fresh(value: Any) -> Any:
     return value
 
 
-def assign(state: Any, path: Path, value: Any) -> None:
-    """Set the entry at ``path``. None removes a dict's entry or a list's last one; a list grows by one at its end.
+ENTRIES = ("requests", "nodes")  # the tables that grow with a run, and of which a step changes little
+Touched = dict[str, set[int]]
 
-    The browser's counterpart is the same few lines.
+
+def touched(deltas: Iterable[Delta]) -> Touched:
+    """The requests and nodes that some deltas change."""
+    found: Touched = {name: set() for name in ENTRIES}
+    for delta in deltas:
+        for _, path, *what in delta:
+            if path[0] in ENTRIES:
+                found[path[0]].update(what[0] if path[1] is None else path[1:2])
+    return found
+
+
+def branch(state: dict, private: Touched, common: dict | None = None) -> dict:
+    """A copy of a state that has only its ``private`` requests and nodes for itself; the others are ``common``'s.
+
+    ``common`` is the state itself, or an earlier copy that nobody changes. Whoever moves the copy by deltas that touch
+    nothing but what is private changes nobody else's.
     """
-    *parents, key = path
-    for part in parents:
-        state = state[part]
-    if value is None and isinstance(state, list):
-        assert key == len(state) - 1, path
-        state.pop()
-    elif value is None:
-        state.pop(key, None)
-    elif isinstance(state, list) and key == len(state):
-        state.append(fresh(value))
-    else:
-        state[key] = fresh(value)
-
-
-def lookup(state: Any, path: Path) -> Any:
-    """The entry at ``path``, None when there is none."""
-    for part in path:
-        if isinstance(state, list):
-            state = state[part] if part < len(state) else None
+    common = common or state
+    copy = {}
+    for name, part in state.items():
+        if name in ENTRIES:
+            own, shared = private[name], common[name]
+            copy[name] = {key: fresh(e) if key in own else shared[key] for key, e in part.items()}
+        elif name == "pages":
+            copy[name] = {key: list(values) for key, values in part.items()}  # a packed one has arrays
+        elif name in ("tests", "handoffs"):
+            copy[name] = part[:]  # what they list never changes
         else:
-            state = state.get(part)
-    return state
+            copy[name] = fresh(part)
+    return copy
 
 
-def apply_delta(state: dict, delta: Iterable[Change]) -> None:
-    for path, _, new in delta:
-        assign(state, path, new)
+def pack(state: dict) -> dict:
+    """The same state with its page table in arrays: for many copies that are only kept, half the size of lists."""
+    return state | {"pages": {key: _packed(values) for key, values in state["pages"].items()}}
 
 
-def undo_delta(state: dict, delta: list[Change]) -> None:
-    for path, old, _ in reversed(delta):
-        assign(state, path, old)
+def _packed(values: list[int]) -> array:
+    try:
+        return array("i", values)
+    except OverflowError:  # ``order`` counts every page that was ever freed
+        return array("q", values)

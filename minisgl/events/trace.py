@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from html import escape
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
+from minisgl.events import file, tables
+from minisgl.events.diff import Diff
+from minisgl.events.figures import Figures, figures
 from minisgl.events.history import History
+from minisgl.events.integrity import violations
 from minisgl.events.snapshot import Snapshot
-from minisgl.events.state import RequestState
+from minisgl.events.table import Table
 from minisgl.events.types import BatchScheduled, Event, StepFinished
 
 
@@ -19,8 +27,8 @@ class Trace:
     ``checkpoint`` is what the keyframe does not show and a replay needs (``Scheduler.checkpoint``).
     ``about`` says where it comes from: ``model``, ``tokenizer``, ``config`` (every EngineConfig field) and ``machine``.
 
-    ``trace.at(step)`` is the Snapshot after that step; ``trace.steps`` are the StepFinished events. Nothing of the
-    engine is kept.
+    ``trace.at(step)`` is the Snapshot after that step. ``requests``, ``steps``, ``admissions``, ``handoffs`` and
+    ``pages`` are tables of what happened, ``figures`` what it comes to. Nothing of the engine is kept.
     """
 
     def __init__(
@@ -39,22 +47,76 @@ class Trace:
         self.about = about or {}
         self.checkpoint = checkpoint
 
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the run to a file, compressed if its name ends in ``.zst``: see ``minisgl.events.file``."""
+        return file.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Trace:
+        """A run from a file, which needs neither torch nor the model; what can go wrong: ``minisgl.events.file``."""
+        return cls(**file.load(path))
+
     @cached_property
     def history(self) -> History:
-        """The folded run, made at first use."""
+        """The folded run, made at first use; a long one shows its progress."""
+        from tqdm.auto import tqdm
+
         history = History(self.keyframe)
-        for event in self.events:
-            history.feed(event)
+        with _nothing_to_collect():
+            for event in tqdm(self.events, desc="folding the run", unit="event", delay=2, leave=False):
+                history.feed(event)
         return history
 
-    @property
-    def steps(self) -> list[StepFinished]:
-        return [e for e in self.events if isinstance(e, StepFinished)]
+    # -- as tables, each made at first use; minisgl.events.tables says what the columns mean ---------------------------
 
-    @property
-    def requests(self) -> dict[int, RequestState]:
-        """Every request of the run, as it was at the end."""
-        return self.at(self.history.last).requests
+    @cached_property
+    def requests(self) -> Table:
+        """One row per request: tokens, times, and what is derived of them."""
+        return tables.requests(self.keyframe, self.events)
+
+    @cached_property
+    def steps(self) -> Table:
+        """One row per step: its batch, the counters after it, and what happened in it."""
+        return tables.steps(self.events)
+
+    @cached_property
+    def admissions(self) -> Table:
+        """One row per admission test, with all its terms."""
+        return tables.admissions(self.events)
+
+    @cached_property
+    def handoffs(self) -> Table:
+        """One row per handoff to the prefix cache: the four segments in tokens and pages."""
+        return tables.handoffs(self.events)
+
+    @cached_property
+    def pages(self) -> Table:
+        """Who owned each page from which step to which."""
+        return tables.pages(self.keyframe, self.events)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What the run comes to: TTFT, TPOT, throughput, hit rate, pages."""
+        return figures(self.keyframe, self.events, self.requests, self.steps)
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def diff(self, other: Trace, times: bool = False) -> Diff:
+        """Where this run and another differ; times are left out unless asked for."""
+        return Diff(self, other, times)
+
+    def check(self) -> list[tuple[int, str]]:
+        """Every broken rule as ``(step, violation)``, with the step it was first seen in; empty: the run is sound.
+
+        Steps are judged as they are folded, and the last state once more by a walk through all of it.
+        """
+        first: dict[str, int] = {}
+        for step in self.history.steps:
+            for violation in step["violations"]:
+                first.setdefault(violation, step["step"])
+        for violation in violations(self.at(self.history.last).to_dict()):
+            first.setdefault(violation, self.history.last)
+        return [(step, violation) for violation, step in first.items()]
 
     def of(self, *kinds: type[Event]) -> list[Any]:
         """The events of some types, in order."""
@@ -88,12 +150,24 @@ class Trace:
         return iter(self.events)
 
     def __repr__(self) -> str:
-        steps = self.steps
+        steps = self.of(StepFinished)
         span = f"steps {steps[0].step} to {steps[-1].step}" if steps else "no steps"
         return f"Trace({span}, {len(self.events)} events)"
 
     def _repr_html_(self) -> str:
         return f"<b>{escape(repr(self))}</b><pre>{escape(self.table())}</pre>"
+
+
+@contextmanager
+def _nothing_to_collect() -> Iterator[None]:
+    """Without Python's garbage collector: it would look again and again at all that a fold keeps, half of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def tokens_in(keyframe: dict, events: list[Event]) -> list[int]:

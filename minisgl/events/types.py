@@ -14,8 +14,8 @@ from minisgl.core import SamplingParams
 Ints = tuple[int, ...]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Base of all events."""
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
+    """Base of all events. They hold no cycles, so the garbage collector need not look at them: a trace has many."""
 
     step: int
     t: float
@@ -279,11 +279,15 @@ class ForwardStarted(Event, frozen=True):
 
 
 class ForwardFinished(Event, frozen=True):
-    """Processing of a batch's results begins; the device's own times, in seconds since start, are its fields."""
+    """Processing of a batch's results begins; the device's own times, in seconds since start, are its fields.
+
+    With an ``error`` there are no results: the forward broke, at its launch or later. Every batch has one of these.
+    """
 
     batch: int
     started: float
     finished: float
+    error: str = ""
 
 
 class PipelineDrained(Event, frozen=True):

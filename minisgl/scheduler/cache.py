@@ -96,8 +96,8 @@ class CacheManager:
         if self.bus:
             self.bus.emit(
                 ev.PagesAllocated,
-                uids=tuple(r.uid for r, _ in takers),
-                counts=tuple(n for _, n in takers),
+                uids=tuple([r.uid for r, _ in takers]),
+                counts=tuple([n for _, n in takers]),
                 pages=tuple(pages),
             )
         return evicts

@@ -45,6 +45,7 @@ def ledger_state(s: Scheduler) -> dict:
     state["requests"] |= {r.uid: _request(r, []) for r in s.prefill.waiting}
     state["waiting"] = [r.uid for r in s.prefill.waiting]
     state["running"] = sorted(s.running)
+    state["flight"] = [{"batch": batch.number, "uids": list(batch.uids)} for batch, _ in s.flying]
     state["counters"] = s.counters()
     return state
 
@@ -55,7 +56,7 @@ def _request(r: Request, pages: list[int]) -> dict:
             uid=r.uid,
             status=r.status,
             reason=r.finish_reason or "",
-            error=error_text(r),
+            error=error_text(r.error),
             prompt=tuple(r.prompt.tolist()),
             output=list(r.output_ids),
             max_tokens=r.max_tokens,
@@ -75,9 +76,9 @@ def _seated(s: Scheduler) -> list[Request]:
     return [*s.running.values(), *([s.prefill.chunked] if s.prefill.chunked else []), *s.leaving]
 
 
-def error_text(request: Request) -> str:
+def error_text(error: Exception | None) -> str:
     """What broke, in one line; empty if nothing did."""
-    return "" if request.error is None else f"{type(request.error).__name__}: {request.error}"
+    return "" if error is None else f"{type(error).__name__}: {error}"
 
 
 def broken_rules(s: Scheduler) -> list[str]:

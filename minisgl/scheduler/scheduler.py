@@ -64,7 +64,7 @@ class Scheduler:
         self.leaving: list[Request] = []  # finished, their rows named by a batch in flight
         self.inbox = Inbox(config, vocab_size, stop_tokens, executor.now)
         self.batches = 0  # launched so far
-        self._in_flight: deque[tuple[Batch, list[Request]]] = deque()
+        self.flying: deque[tuple[Batch, list[Request]]] = deque()  # launched, not yet processed
         self.stepping = False
         if start:
             restore(self, *start)
@@ -107,8 +107,8 @@ class Scheduler:
             received = self._receive()
             launched, processed = self._launch()
             # with overlap the batch just launched stays in flight; what is before it, or all if it broke, is processed
-            ahead = 1 if self.config.overlap and self._in_flight and self._in_flight[-1][0] is launched else 0
-            if len(self._in_flight) > ahead:
+            ahead = 1 if self.config.overlap and self.flying and self.flying[-1][0] is launched else 0
+            if len(self.flying) > ahead:
                 processed = self._process()
             if not (received or launched or processed):
                 return None
@@ -116,7 +116,7 @@ class Scheduler:
 
     def drain(self) -> None:
         """Process the batch in flight, if there is one, as a step that receives and launches nothing."""
-        if self._in_flight:
+        if self.flying:
             with self._stepping():
                 self._drained("snapshot")
                 self._announce(None, self._process())
@@ -151,12 +151,12 @@ class Scheduler:
     @property
     def idle(self) -> bool:
         """Nothing submitted that has not ended, nothing in flight, nothing left to announce."""
-        return not self.requests and self.inbox.empty and not self._in_flight
+        return not self.requests and self.inbox.empty and not self.flying
 
     @property
     def in_flight(self) -> int:
         """Batches launched and not yet processed."""
-        return len(self._in_flight)
+        return len(self.flying)
 
     def _receive(self) -> bool:
         received = False
@@ -212,7 +212,7 @@ class Scheduler:
         requests, phase = self.phase(self.prefill, [r for _, r in sorted(self.running.items()) if r.can_decode])
         drained = None
         short = self.cache.short(requests)
-        if short and self._in_flight:
+        if short and self.flying:
             self._drained("pages", short)
             drained = self._process()
             requests = [r for r in requests if not r.finished]
@@ -233,7 +233,7 @@ class Scheduler:
             if samples:
                 request.status = "running"
                 self.running[request.uid] = request
-        self._in_flight.append((batch, requests))
+        self.flying.append((batch, requests))
         if self.bus:
             self.bus.emit(
                 ev.BatchScheduled,
@@ -241,7 +241,7 @@ class Scheduler:
                 starts=batch.starts,
                 ends=batch.ends,
                 samples=batch.samples,
-                reserved=tuple(r.reserved for r in requests),
+                reserved=tuple([r.reserved for r in requests]),
                 **_columns(batch),
                 **self.counters(),
             )
@@ -251,9 +251,9 @@ class Scheduler:
         except LedgerError:
             raise
         except Exception as failure:
-            self._in_flight.pop()
+            self.flying.pop()
             self.table.put_back(batch.slot_writes, batch.token_writes)  # other requests' rows wait for some of them
-            self._fail(requests, failure)
+            self._fail(batch, requests, failure)
         return batch, drained
 
     def _batch(self, requests: list[Request], phase: str) -> Batch:
@@ -262,24 +262,26 @@ class Scheduler:
         return Batch(
             number=self.batches,
             phase=phase,
-            uids=tuple(r.uid for r in requests),
-            rows=tuple(r.row for r in requests),
-            starts=tuple(r.cached_len for r in requests),
-            ends=tuple(r.device_len for r in requests),
-            samples=tuple(r.device_len >= r.prefill_len for r in requests),
-            params=tuple(r.params for r in requests),
-            seeds=tuple(r.seed for r in requests),
+            uids=tuple([r.uid for r in requests]),
+            rows=tuple([r.row for r in requests]),
+            starts=tuple([r.cached_len for r in requests]),
+            ends=tuple([r.device_len for r in requests]),
+            samples=tuple([r.device_len >= r.prefill_len for r in requests]),
+            params=tuple([r.params for r in requests]),
+            seeds=tuple([r.seed for r in requests]),
             slot_writes=slot_writes,
             token_writes=token_writes,
             poison=self.cache.take_poison(),
         )
 
     def _drained(self, reason: str, short: int = 0) -> None:
-        batch, _ = self._in_flight[0]
+        batch, _ = self.flying[0]
         self.bus.emit(ev.PipelineDrained, batch=batch.number, reason=reason, short=short, pending=self.cache.pending)
 
-    def _fail(self, requests: list[Request], failure: Exception) -> None:
+    def _fail(self, batch: Batch, requests: list[Request], failure: Exception) -> None:
         """The forward broke: its requests end with an error, without the KV it should have made; the engine goes on."""
+        now = self.executor.now()
+        self.bus.emit(ev.ForwardFinished, batch=batch.number, started=now, finished=now, error=error_text(failure))
         for request in requests:
             request.in_flight -= 1
             if not request.finished:
@@ -289,14 +291,14 @@ class Scheduler:
 
     def _process(self) -> Batch:
         """Read the oldest batch in flight: append its tokens, end requests, hand KV over, free pages."""
-        batch, requests = self._in_flight.popleft()
+        batch, requests = self.flying.popleft()
         self.cache.batch_completed()
         try:
             result = self.executor.collect()
         except LedgerError:
             raise  # a rule of our own is broken: nothing that follows could be trusted
         except Exception as failure:
-            self._fail(requests, failure)
+            self._fail(batch, requests, failure)
             return batch
         assert result.number == batch.number, (result.number, batch.number)
         if self.bus:
@@ -306,7 +308,7 @@ class Scheduler:
                 batch=batch.number,
                 uids=tuple(compress(batch.uids, batch.samples)),
                 tokens=tuple(compress(result.tokens, batch.samples)),
-                dropped=tuple(compress((r.finished for r in requests), batch.samples)),
+                dropped=tuple(compress([r.status == "finished" for r in requests], batch.samples)),
             )
         for request, token, end, samples in zip(requests, result.tokens, batch.ends, batch.samples, strict=True):
             request.in_flight -= 1
@@ -344,8 +346,8 @@ class Scheduler:
         if self.prefill.chunked is request:
             self.prefill.chunked = None
         if self.bus:
-            self.bus.emit(ev.RowReleased, uid=request.uid, row=request.row, generation=request.generation)
             self.bus.emit(ev.RequestRetracted, uid=request.uid, pages=tuple(pages), lost=lost)
+            self.bus.emit(ev.RowReleased, uid=request.uid, row=request.row, generation=request.generation)
         request.retract()
         self.prefill.put_back(request)
         self.cache.free_gathered()
@@ -371,7 +373,7 @@ class Scheduler:
                 uid=request.uid,
                 reason=reason,
                 num_output=len(request.output_ids),
-                error=error_text(request),
+                error=error_text(request.error),
             )
         if request.row >= 0 and not request.in_flight:
             self._release(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import pickle
 
@@ -13,7 +14,7 @@ from minisgl.events import EVENT_TYPES, AdmissionTested, History, Snapshot, Step
 from minisgl.events.fold import Fold
 from minisgl.events.integrity import violations
 from minisgl.events.recorder import Recorder
-from minisgl.events.state import apply_delta, assign, initial_state, undo_delta
+from minisgl.events.state import RequestState, apply_delta, initial_state, touched, undo_delta
 from tests.fakes import Run
 
 
@@ -82,6 +83,17 @@ def _counting(cls, made):
     return make
 
 
+def keyframes_every(apart: int, run: Run) -> History:
+    class Dense(History):
+        def _due(self) -> bool:
+            return self.last % apart == 0
+
+    history = Dense(run.history.at(0).to_dict())
+    for event in run.events:
+        history.feed(event)
+    return history
+
+
 class TestHistory:
     def test_every_step_equals_the_live_ledgers(self, run):
         live = {0: run.scheduler.snapshot()}
@@ -103,16 +115,40 @@ class TestHistory:
             assert state == before
         assert len(record["steps"]) == len(record["deltas"]) and record["texts"] == {"1": "one"}
 
-    def test_keyframes_do_not_change_the_answer(self, run):
+    @pytest.mark.parametrize("apart", [1, 3, 5])
+    def test_keyframes_do_not_change_the_answer(self, run, apart):
+        """However many there are, and whether a step is reached forwards or backwards from the nearest."""
         run.play()
-        many = History(run.history.at(0).to_dict())
-        many._since = 10**9  # a keyframe at once
-        for event in run.events:
-            many.feed(event)
-            many._since = 10**9
-        assert len(many._keyframes) > many.last
-        for step in range(many.last + 1):
-            assert many.at(step) == run.history.at(step)
+        assert len(run.history._keyframes) == 1
+        many = keyframes_every(apart, run)
+        assert len(many._keyframes) == 1 + many.last // apart
+        for _ in range(2):  # the second time, nothing that the first gave may have changed
+            for step in range(many.last + 1):
+                assert many.at(step) == run.history.at(step)
+
+    def test_nobody_changes_what_snapshots_share(self, run):
+        run.play()
+        history = keyframes_every(4, run)
+        steps = range(history.last + 1)
+        whole = [copy.deepcopy(history.at(step).to_dict()) for step in steps]
+        for step in steps:
+            snap = history.at(step)
+            state = snap.to_dict()
+            for delta in reversed(history.deltas[:step]):
+                undo_delta(state, delta)
+            assert state == whole[0]
+            snap.requests.get(0, RequestState(uid=0)).pages.append(99)
+            snap.counters["free_pages"] = 99
+            snap.waiting.append(99)
+            for rows in (snap.tests, snap.handoffs):
+                rows.clear()
+        assert [history.at(step).to_dict() for step in steps] == whole
+
+    def test_snapshots_share_what_has_ended(self, run):
+        run.play()
+        history = keyframes_every(4, run)
+        ended = history.at(history.last)._state["requests"]
+        assert history.at(history.last - 1)._state["requests"][0] is ended[0]
 
     def test_a_snapshot_does_not_move_with_the_run(self, run):
         run.scheduler.step()
@@ -141,21 +177,63 @@ class TestHistory:
         }
 
 
-class TestAssign:
-    def test_lists_grow_and_shrink_at_their_end_only(self):
-        state = {"a": [1]}
-        assign(state, ("a", 1), 2)
-        assert state == {"a": [1, 2]}
-        assign(state, ("a", 1), None)
-        assert state == {"a": [1]}
-        with pytest.raises(AssertionError):
-            assign({"a": [1, 2]}, ("a", 0), None)
+CHANGES = {
+    "an entry": ("set", ("c", "x"), 1, 2),
+    "a new entry": ("set", ("c", "z"), None, {"deep": [1]}),
+    "an entry that goes": ("set", ("c", "y"), 2, None),
+    "an element": ("set", ("list", 1), 6, 0),
+    "a column": ("column", ("list", None), (2, 0), (7, 5), (70, 50)),
+    "a column of one value": ("column", ("c", None), ("x", "y"), (1, 2), 9),
+    "a field of entries": ("column", ("rows", None, "n"), (0, 1), 3, (4, 5)),
+    "appended": ("append", ("rows", None, "has"), (1, 0, 1), ("a", "b", "c")),
+    "spliced in": ("splice", ("list",), 1, (), (8, 9)),
+    "spliced out": ("splice", ("list",), 0, (5, 6), ()),
+    "exchanged": ("splice", ("rows", 0, "has"), 0, (1,), (2, 3, 4)),
+}
+
+
+class TestChanges:
+    def state(self):
+        return {"list": [5, 6, 7], "c": {"x": 1, "y": 2}, "rows": [{"n": 3, "has": [1]}, {"n": 3, "has": []}]}
+
+    @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+    def test_there_and_back(self, change):
+        state = self.state()
+        apply_delta(state, [change])
+        assert state != self.state()
+        undo_delta(state, [change])
+        assert state == self.state()
+
+    def test_what_they_do(self):
+        state = self.state()
+        apply_delta(state, CHANGES.values())
+        assert state == {
+            "list": [9, 0, 70],
+            "c": {"x": 9, "y": 9, "z": {"deep": [1]}},
+            "rows": [{"n": 4, "has": [2, 3, 4, "b"]}, {"n": 5, "has": ["a", "c"]}],
+        }
+
+    def test_what_they_touch(self):
+        deltas = [
+            [("column", ("requests", None, "cached_len"), (3, 4), (0, 0), (1, 1)), ("set", ("step",), 0, 1)],
+            [("set", ("nodes", 7, "parent"), 0, 1), ("splice", ("requests", 5, "pages"), 0, (), (1,))],
+            [
+                ("append", ("requests", None, "output"), (3, 6), (9, 9)),
+                ("column", ("pages", "owner", None), (8,), -1, 3),
+            ],
+        ]
+        assert touched(deltas) == {"requests": {3, 4, 5, 6}, "nodes": {7}}
 
     def test_what_goes_in_is_copied(self):
-        state, value = {}, {"x": [1]}
-        assign(state, ("n",), value)
+        value = {"x": [1]}
+        state: dict = {}
+        apply_delta(state, [("set", ("n",), None, value)])
         state["n"]["x"].append(2)
         assert value == {"x": [1]}
+
+    def test_every_kind_occurs(self, run):
+        run.play()
+        assert {change[0] for delta in run.history.deltas for change in delta} == {"set", "column", "append", "splice"}
 
 
 class TestSnapshot:
@@ -213,6 +291,17 @@ BREAKS = {
     "free_pages says": lambda s: s["counters"].update(free_pages=99),
     "reserved_pages says": lambda s: s["requests"][0].update(reserved=99),
     "waiting says": lambda s: s["waiting"].append(5),
+    "has pages []": lambda s: s["queue"].update(added=s["queue"]["added"] + 1),
+    "of the free list, which runs from": lambda s: s["pages"]["order"].__setitem__(
+        s["pages"]["owner"].index(-1), s["queue"]["added"] - 1
+    ),
+    "names page 16, which is the dummy page": lambda s: s["requests"][0]["pages"].append(16),
+    "row 0 belongs to request 1, which does not have it": lambda s: s["rows"][0].update(uid=1),
+    "has row 1, which belongs to request 1": lambda s: s["requests"][0].update(row=1),
+    "at work but has no row": lambda s: s["requests"][0].update(row=-1),
+    "has given up page": lambda s: s["requests"][0].update(pending=s["requests"][0]["pages"][-1:]),
+    "pending, which belongs to nobody": lambda s: s["requests"][0].update(pending=[s["pages"]["owner"].index(-1)]),
+    "pending_pages says 0, counting gives 1": lambda s: s["requests"][0].update(pending=s["requests"][0]["pages"][-1:]),
     "more pages are promised": lambda s: s["counters"].update(reserved_pages=99),
 }
 
@@ -262,8 +351,8 @@ def test_a_recorder_keeps_what_lies_between(run):
         run.scheduler.step()
     run.play()
     trace = recorder.trace
-    assert [e.step for e in trace.steps] == [2, 3] and trace.history.first == 1
-    assert trace.at(3).differences(run.history.at(3)) == []
+    assert trace.steps.step.tolist() == [2, 3] and trace.history.first == 1
+    assert trace.at(3).differences(run.history.at(3)) == [] and gc.isenabled()
     assert trace.texts[1] == "<1>" and trace.record()["title"] == "middle"
     assert repr(trace) == f"Trace(steps 2 to 3, {len(trace)} events)"
     assert "decode" in trace.table() and "decode" in trace._repr_html_()

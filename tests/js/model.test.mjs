@@ -21,10 +21,10 @@ function kernel(record, traits = {}) {
 }
 
 const record = (steps) => ({
-  version: 1, title: "t", texts: {}, keyframe: initialState(),
-  deltas: Array.from({ length: steps }, (_, i) => [[["step"], i, i + 1]]), steps: Array.from({ length: steps }, (_, i) => stepEntry(i + 1)),
+  version: 2, title: "t", texts: {}, keyframe: initialState(),
+  deltas: Array.from({ length: steps }, (_, i) => [["set", ["step"], i, i + 1]]), steps: Array.from({ length: steps }, (_, i) => stepEntry(i + 1)),
 });
-const tail = (first, n) => ({ kind: "tail", first, texts: {}, deltas: Array.from({ length: n }, (_, i) => [[["step"], first + i, first + i + 1]]),
+const tail = (first, n) => ({ kind: "tail", first, texts: {}, deltas: Array.from({ length: n }, (_, i) => [["set", ["step"], first + i, first + i + 1]]),
   steps: Array.from({ length: n }, (_, i) => stepEntry(first + i + 1)) });
 
 test("a gap in the tail asks for the whole record, once per gap", () => {

@@ -32,7 +32,7 @@ export function initialState(pages = 8, pageSize = 4) {
 
 export function request(uid, fields = {}) {
   return { uid, status: "waiting", reason: "", error: "", prompt: [], output: [], max_tokens: 4, matched: 0, cached_len: 0, device_len: 0,
-    row: -1, pages: [], node: 0, reserved: 0, verdict: "", ...fields };
+    row: -1, pages: [], pending: [], node: 0, reserved: 0, verdict: "", ...fields };
 }
 
 export function stepEntry(step, fields = {}) {

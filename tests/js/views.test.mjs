@@ -65,15 +65,15 @@ test("a tree as deep as a long conversation is laid out", () => {
 test("what a step did to the tree is read off its delta", () => {
   const gone = node(0, { tokens: [7] });
   const { marks, gone: evicted } = treeChanges([
-    [["nodes", 4], null, node(0)],
-    [["nodes", 1, "parent"], 0, 4],
-    [["nodes", 4, "used"], 0, 3],
-    [["nodes", 2, "used"], 1, 3],
-    [["nodes", 5], null, node(4)],
-    [["nodes", 5, "used"], 0, 3],
-    [["nodes", 3], gone, null],
-    [["nodes", 6, "locks"], 0, 1],
-    [["pages", "owner", 1], 0, -2],
+    ["set", ["nodes", 4], null, node(0)],
+    ["column", ["pages", "node", null], [8], 1, 4],
+    ["set", ["nodes", 1, "parent"], 0, 4],
+    ["column", ["nodes", null, "used"], [4, 2], [0, 1], 3],
+    ["set", ["nodes", 5], null, node(4)],
+    ["column", ["nodes", null, "used"], [4, 5], [3, 0], 4],
+    ["set", ["nodes", 3], gone, null],
+    ["column", ["nodes", null, "locks"], [6], 0, 1],
+    ["column", ["pages", "owner", null], [1], 0, -2],
   ]);
   assert.deepEqual([...marks], [[4, "split"], [2, "hit"], [5, "new"]]);
   assert.deepEqual([...evicted], [[3, gone]]);
@@ -85,6 +85,8 @@ test("what becomes of a segment", () => {
   assert.equal(fateOf(handoff, { name: "tail", pages: [1] }), "the request's own");
   assert.equal(fateOf({ ...handoff, finished: true }, { name: "tail", pages: [1] }), "freed");
   assert.equal(fateOf(handoff, { name: "locked", pages: [] }), "nothing");
+  const flying = { finished: true, pending: true, replaced: [] };
+  for (const name of ["duplicate", "tail"]) assert.equal(fateOf(flying, { name, pages: [1] }), "freed after the batch in flight");
 });
 
 test("a tail says how far it is filled", () => {

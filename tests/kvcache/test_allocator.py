@@ -1,10 +1,8 @@
-"""The free list, against a plain list."""
+"""The free list by example; against a plain list in ``test_allocator_machine``."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from minisgl.errors import LedgerError
 from minisgl.kvcache import PageAllocator
@@ -45,24 +43,3 @@ def test_freeing_what_is_not_taken_is_an_error_and_changes_nothing(pages):  # ca
 def test_only_whole_pages(n):  # case 26
     with pytest.raises(LedgerError):
         PageAllocator(4).allocate(n)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 6), st.randoms(use_true_random=False)), max_size=40))
-def test_against_a_plain_list(operations):
-    allocator, free, taken, ever = PageAllocator(8), list(range(8)), [], 0
-    for allocate, n, random in operations:
-        if allocate:
-            pages = allocator.allocate(n)
-            if n > len(free):
-                assert pages is None
-            else:
-                assert pages == free[:n]
-                free, ever = free[n:], ever + n
-                taken += pages
-        else:
-            random.shuffle(taken)
-            back, taken = taken[:n], taken[n:]
-            allocator.free(back)
-            free += back
-        assert list(allocator) == free and len(allocator) == len(free) and allocator.taken == ever

@@ -399,7 +399,7 @@ class TestCompany:
             for _ in range(30):
                 with Recorder(llm) as rec:
                     llm.generate([8], SamplingParams(max_tokens=2, ignore_eos=True), progress=False)
-                steps = [e.step for e in rec.trace.steps]
+                steps = rec.trace.steps.step.tolist()
                 assert steps == list(range(rec.trace.keyframe["step"] + 1, steps[-1] + 1))
         finally:
             stop.set()

@@ -40,6 +40,12 @@ def test_the_scheduler_is_measured() -> None:
     assert all(math.isfinite(n) and n > 0 for n in numbers(figures))
 
 
+def test_recording_is_measured() -> None:
+    figures = json.loads(run("benchmarks/record.py", "--quick", "--json").splitlines()[-1])
+    assert figures["benchmark"] == "record" and figures["steps"] == 500 and figures["tokens"] > 25_000
+    assert all(math.isfinite(n) for n in numbers(figures))  # what recording adds can come out below zero
+
+
 def test_the_scheduler_without_events_has_none() -> None:
     """What the measurement takes as its base runs the same steps and never emits; the installed one still does."""
     script = f"""

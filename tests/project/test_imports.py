@@ -38,11 +38,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server": _BELOW_LLM | {"outputs", "prompts", "llm"},
     # The package itself only hands names on, lazily; the command line stands above everything.
     "": _BELOW_LLM | {"outputs", "prompts", "llm"},
-    "__main__": _BELOW_LLM | {"outputs", "prompts", "llm", "server", "demo", "minisgl_widgets", ""},
+    "cli": BASE | {"events"},  # recorded runs only, so that it works without torch
+    "__main__": {"cli"} | _BELOW_LLM | {"outputs", "prompts", "llm", "server", "demo", "minisgl_widgets", ""},
     "demo": _BELOW_LLM | {"outputs", "prompts", "llm", "minisgl_widgets", ""},
     "minisgl_widgets": BASE | {"events", "sim", "outputs", "prompts", "llm", ""},
 }
-NO_TORCH = {"", "core", "config", "errors", "events", "kvcache", "scheduler", "sim"}
+NO_TORCH = {"", "cli", "core", "config", "errors", "events", "kvcache", "scheduler", "sim"}
 NO_NOTEBOOK = {"anywidget", "ipywidgets", "plotly", "IPython"}
 
 

@@ -7,6 +7,7 @@ import pytest
 from minisgl.core import SamplingParams
 from minisgl.errors import (
     EmptyPromptError,
+    LedgerError,
     PoolTooSmallError,
     PromptTooLongError,
     RequestError,
@@ -197,6 +198,14 @@ class TestAbort:
         assert next(type(e) for e in run.events if e.step == 2) is AbortRequested
         assert run.scheduler.step() is None
 
+    def test_gives_row_and_pages_to_who_is_admitted_in_the_same_step(self):
+        run = Run(num_pages=12, max_seq_len=12, max_running_requests=1, prefix_cache="naive", overlap=False)
+        first, second = run.submit([1, 2, 3, 4], 8), run.submit([5, 6, 7, 8], 8)
+        run.scheduler.step()
+        run.scheduler.abort(first.uid)
+        event = run.scheduler.step()
+        assert (event.uids, event.free_pages) == ((second.uid,), 8)
+
     def test_of_one_that_never_was(self):
         run = Run()
         with pytest.raises(UnknownRequestError, match="no request has uid 0"):
@@ -230,6 +239,18 @@ class TestBrokenForward:
         run.play()
         assert again.output_ids == expected([1, 2, 3], 4)
         assert [e.step for e in run.of(StepFinished)] == list(range(1, run.scheduler.steps + 1))
+
+    @pytest.mark.parametrize("where", ["launch", "collect"])
+    def test_a_broken_rule_of_our_own_is_no_broken_forward(self, where, monkeypatch):
+        run = Run()
+        run.submit([1, 2, 3], 4)
+
+        def broken(*args):
+            raise LedgerError("two owners")
+
+        monkeypatch.setattr(run.executor, where, broken)
+        with pytest.raises(LedgerError, match="two owners"):
+            run.play()
 
     def test_the_writes_it_carried_for_others_are_not_lost(self):
         """The second of two equal prompts has its row rewritten, and the batch that was to tell the device fails."""
@@ -334,6 +355,29 @@ def test_the_second_test_is_after_the_lock():
     assert refused.need + refused.reserved <= refused.available
     assert refused.need + refused.reserved > refused.available_locked
     run.play()
+
+
+def test_a_cleared_cache_lets_a_refused_head_be_tested_again():
+    run = Run(num_pages=20, max_seq_len=20)
+    run.submit([1, 2, 3], 10)
+    run.submit([4, 5, 6], 10)
+    for _ in range(4):
+        run.scheduler.step()
+    before = len(run.of(AdmissionTested))
+    run.scheduler.step()
+    assert len(run.of(AdmissionTested)) == before
+    run.scheduler.clear_cache()
+    run.scheduler.step()
+    assert len(run.of(AdmissionTested)) == before + 1
+
+
+def test_with_check_a_wrong_ledger_stops_the_step_that_made_it():
+    run = Run(check=True)
+    run.submit([1, 2, 3], 4)
+    run.scheduler.step()
+    run.scheduler.table.page_table[0, 0] = 30
+    with pytest.raises(LedgerError, match="after step 2"):
+        run.scheduler.step()
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])

@@ -12,6 +12,7 @@ from minisgl.events import (
     BatchScheduled,
     CacheCleared,
     ForwardFinished,
+    ForwardStarted,
     Handoff,
     PagesAllocated,
     PagesFreed,
@@ -61,6 +62,18 @@ def test_04_the_oracles_order_and_the_flag_with_the_last_token():
     assert (sampled.step, sampled.tokens, ended.step) == (4, (tokens[2],), 4)  # the flag comes with the third
     steps = [(e.step, e.launched, e.processed) for e in run.of(StepFinished)]
     assert steps == [(1, 1, None), (2, 2, 1), (3, 3, 2), (4, None, 3)]
+
+
+def test_events_tell_launch_from_completion():
+    run = overlapping()
+    run.submit([1, 2, 3], 2)
+    run.play()
+    words = {BatchScheduled: "scheduled", ForwardStarted: "started", ForwardFinished: "finished"}
+    assert [(words[type(e)], e.batch, e.step) for e in run.events if type(e) in words] == [
+        *(("scheduled", 1, 1), ("started", 1, 1)),
+        *(("scheduled", 2, 2), ("started", 2, 2), ("finished", 1, 2)),
+        ("finished", 2, 3),
+    ]
 
 
 def test_03_a_stop_token_is_seen_one_step_late_and_nothing_follows_it():
@@ -161,19 +174,37 @@ def test_an_allocation_that_needs_pending_pages_drains_the_pipeline():
     assert [(e.launched, e.processed) for e in ended] == [(4, 3)]
 
 
-def test_a_drain_may_end_requests_that_were_about_to_decode():
-    """The batch waited for brings a stop token: its request must not be launched again."""
-    stop = expected([1, 2], 3)[1]
-    run = overlapping(stop_tokens=(stop,), prefix_cache="naive", num_pages=14, max_seq_len=14)
-    prompts = [[1, 2], [3, 4, 5], [6, 7]]
-    requests = [run.submit(p, 6) for p in prompts]
-    for _ in range(3):
-        run.scheduler.step()
-    run.scheduler.abort(requests[1].uid)
+def test_a_drain_may_end_a_request_that_was_about_to_be_launched():
+    """The batch waited for breaks: the prompt of which it computed a chunk ends, and must not be launched again."""
+    run = overlapping(prefix_cache="naive", num_pages=14, max_seq_len=14, max_prefill_tokens=8)
+    aborted, chunked = run.submit([1, 2, 3, 4], 1), run.submit(list(range(10, 18)), 1)
+    run.executor.fail_at, run.executor.fail_in = 1, "collect"
+    run.scheduler.step()
+    run.scheduler.abort(aborted.uid)
+    last = run.submit([5, 6, 7, 8], 1)  # fits into what the aborted one gives back
+    run.scheduler.step()
+    (drain,) = run.of(PipelineDrained)
+    assert (drain.step, drain.short, drain.pending) == (2, 2, 4)
+    assert [e.uids for e in run.of(BatchScheduled)] == [(0, 1), (2,)]
     run.play()
-    for request, prompt in zip(requests, prompts, strict=True):
-        alone = expected(prompt, 6, frozenset([stop]))
-        assert request.output_ids == (alone[: len(request.output_ids)] if request.uid == 1 else alone)
+    assert (aborted.finish_reason, chunked.finish_reason) == ("abort", "error")
+    assert last.output_ids == expected([5, 6, 7, 8], 1)
+    assert run.scheduler.cache.free == 14
+
+
+def test_a_finished_requests_prefix_stays_locked_while_a_batch_in_flight_reads_it():
+    """It stopped, its KV is in the cache, and the step after its last still attends to it: nobody may have it yet."""
+    stop = expected([1, 2, 3], 3)[1]
+    run = overlapping(stop_tokens=(stop,), num_pages=8, max_seq_len=8)
+    run.submit([1, 2, 3], 4)
+    for _ in range(3):
+        event = run.scheduler.step()
+    assert (event.running, event.protected_pages, event.evictable_pages, event.pending_pages) == (0, 4, 0, 1)
+    second = run.submit([4, 5, 6, 7, 8], 2)  # needs pages of that prefix
+    event = run.scheduler.step()
+    assert (event.waiting, event.protected_pages, event.evictable_pages) == (1, 0, 4)
+    run.play()
+    assert second.output_ids == expected([4, 5, 6, 7, 8], 2, frozenset([stop]))
 
 
 @pytest.mark.parametrize("where", ["launch", "collect"])

@@ -26,7 +26,7 @@ class Browser:
 
     def load(self, record: str) -> None:
         whole = json.loads(record)
-        assert whole["version"] == 1
+        assert whole["version"] == 2
         self.keyframe = whole["keyframe"]
         for table in BY_NUMBER:
             self.keyframe[table] = {int(key): entry for key, entry in self.keyframe[table].items()}

@@ -21,6 +21,7 @@ from minisgl_widgets.bundle import STATIC, bundle, order, styles
 from minisgl_widgets.export import export_html
 from tests.chromium import skip_or_fail
 from tests.fakes import HashExecutor
+from tests.script import finish_early, overlapped, release
 
 
 def node() -> str:
@@ -361,6 +362,25 @@ def test_a_broken_rule_turns_the_lamp_red_and_names_the_page(chromium: Any, orac
     page.context.close()
 
 
+def test_what_waits_for_a_batch_in_flight_is_marked(chromium: Any, tmp_path: Path) -> None:
+    say = overlapped()
+    finish_early(say)
+    release(say)
+    page = Opened(chromium, export_html(say.history.record({}, "In flight"), tmp_path / "flight.html"), "#step=3")
+    page.check(say.history, 3)
+    assert page.data(".msgl-strip")[0]["pending"] == "1" and "1 of them pending" in page.text(".msgl-legend")
+    assert "2 owned (1 pending)" in page.text(".msgl-lamp")
+    ended = page.data(".msgl-request")[0]
+    assert (ended["status"], ended["row"], ended["pending"]) == ("finished", "0", "1")
+    page.page.locator(".msgl-cells").focus()
+    page.press(*["ArrowRight"] * 8)
+    assert "page 8: owned by request 0, pending: free when the batch in flight is done" in page.text(".msgl-tip")
+    page.scrub(4)
+    assert page.data(".msgl-strip")[0]["pending"] == "0" and "pending" not in page.text(".msgl-legend")
+    assert page.problems == []
+    page.context.close()
+
+
 def test_a_run_without_a_step_is_shown(chromium: Any, tmp_path: Path) -> None:
     config = EngineConfig(num_pages=8, max_seq_len=8)
     state = Scheduler(config, HashExecutor(config)).snapshot().to_dict()
@@ -385,7 +405,7 @@ LIVE = """() => {
     const keyframe = structuredClone(store.keyframes[0].state);
     window.all = { deltas: store.deltas.slice(), steps: store.steps.slice() };
     const fresh = new store.constructor();
-    fresh.load({ version: 1, keyframe, title: "", texts: {}, deltas: [], steps: [] });
+    fresh.load({ version: 2, keyframe, title: "", texts: {}, deltas: [], steps: [] });
     document.querySelector("#stage").replaceChildren();
     window.live = new s(document.querySelector("#stage"), fresh, { live: true });
     window.more = (n) => {

@@ -10,7 +10,8 @@ from minisgl.events import History, Snapshot
 from minisgl.events.recorder import Recorder
 from minisgl_widgets import palette, view
 from minisgl_widgets.bundle import styles
-from minisgl_widgets.static_views import VIEWS, lamp_text
+from minisgl_widgets.static_views import VIEWS, lamp_text, summary
+from tests.script import finish_early, overlapped, release
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
 
 
@@ -56,6 +57,24 @@ def test_strip_of_cached_pages() -> None:
     assert lines(RADIX.at(1), "strip")[1].split()[1] == "#" * 29 + "." * 35
     assert lines(RADIX.at(8), "strip")[1].split()[1] == "+" * 57 + "." * 7
     assert lines(RADIX.at(9), "strip")[1].split()[1] == "+" * 57 + "#" * 5 + ".."
+
+
+def test_what_waits_for_a_batch_in_flight() -> None:
+    say = overlapped()
+    finish_early(say)
+    release(say)
+    held, after = say.history.at(3), say.history.at(4)
+    assert "owned (1 pending)" in repr(view(held, "strip")) and "pending" not in repr(view(after, "strip"))
+    assert "page 8: request 0, pending: free when the batch in flight is done" in view(held, "strip")._repr_html_()
+    assert "2 owned (1 pending) + 4 cached = 16 pages" in lamp_text(held)
+    assert "owned=2 (1 pending)" in summary(held) and "owned=1, " in summary(after)
+    first, second = (line.split() for line in lines(held, "requests")[2:4])
+    assert first == ["0", "finished:", "stop", "3", "0", "2/3", "5", "0", "5", "(1", "pending)", "0"]
+    assert second[-3:] == ["1", "4", "2"]
+    assert lines(held, "handoff")[-1].endswith("pages 8 are freed after the batch in flight")
+    assert lines(say.history.at(2), "handoff")[-2].endswith(
+        "pages 3-5 are freed after the batch in flight; the cache's 0-2 take their place"
+    )
 
 
 def test_a_huge_pool_is_told_in_numbers() -> None:

@@ -37,9 +37,10 @@ def counters(run: Trace | History, scheduled: bool = False) -> dict[str, list[in
     columns: dict[str, list[int]] = {"step": []} | {name: [] for name in now}
     for index, delta in enumerate(history.deltas):
         at_launch = None
-        for path, _, value in delta:
-            if path[0] == "counters":
-                now[path[1]] = value
+        for kind, path, *what in delta:
+            if kind == "column" and path[0] == "counters":
+                names, _, news = what
+                now |= dict(zip(names, news if isinstance(news, (tuple, list)) else [news] * len(names), strict=True))
             elif path == ("batch",):
                 at_launch = dict(now)
         columns["step"].append(history.first + index + 1)

@@ -32,11 +32,16 @@ def summary(snap: Snapshot) -> str:
     """The counters in one line: ``step=9, free=59, owned=5, cached=0 (0 locked), ...``; all but the first in pages."""
     c = snap.counters
     return (
-        f"step={snap.step}, free={c['free_pages']}, owned={c['owned_pages']}, "
+        f"step={snap.step}, free={c['free_pages']}, owned={c['owned_pages']}{_pending(snap)}, "
         f"cached={c['evictable_pages'] + c['protected_pages']} ({c['protected_pages']} locked), "
         f"promised={c['reserved_pages']}, pages={snap.num_pages}x{snap.page_size}, "
         f"running={c['running']}, waiting={c['waiting']}"
     )
+
+
+def _pending(snap: Snapshot) -> str:
+    n = snap.counters["pending_pages"]
+    return f" ({n} pending)" if n else ""
 
 
 # -- page strip ----------------------------------------------------------------------------------------------------
@@ -45,11 +50,13 @@ def summary(snap: Snapshot) -> str:
 def _cells(snap: Snapshot) -> list[tuple[str, str, str]]:
     """(character, colour, title) of every page."""
     cells = []
+    pending = {page for r in snap.requests.values() for page in r.pending}
     for page, (owner, node, locks) in enumerate(
         zip(snap.pages.owner.tolist(), snap.pages.node.tolist(), snap.pages.locks.tolist(), strict=True)
     ):
         if owner >= 0:
-            cells.append((str(owner % 10), palette.of_uid(owner), f"page {page}: request {owner}"))
+            waits = ", pending: free when the batch in flight is done" if page in pending else ""
+            cells.append((str(owner % 10), palette.of_uid(owner), f"page {page}: request {owner}{waits}"))
         elif owner == -1:
             cells.append((SIGNS["free"], palette.KINDS["free"], f"page {page}: free"))
         else:
@@ -63,7 +70,7 @@ def _strip_legend(snap: Snapshot) -> str:
     count_of = snap.pages.count
     owned = [f"request {uid}: {n}" for uid, n in _owned(snap)]
     return (
-        f"{count_of('free')} free (.), {count_of('owned')} owned (last digit of the request)"
+        f"{count_of('free')} free (.), {count_of('owned')} owned{_pending(snap)} (last digit of the request)"
         f"{' - ' + _short(', '.join(owned)) if owned else ''}, {count_of('evictable')} cached and evictable (+), "
         f"{count_of('protected')} cached and locked (#); the dummy page is page {snap.pages.dummy}"
     )
@@ -209,11 +216,13 @@ def handoffs_of(snap: Snapshot) -> list[Handoff]:
 
 def fate_of(handoff: Handoff, segment: str) -> str:
     """What becomes of a segment's pages."""
+    later = " after the batch in flight" if handoff.pending else ""
+    instead = f"; the cache's {_pages(handoff.replaced)} take their place" if handoff.replaced else ""
     return {
-        "locked": "stay the cache's; " + ("the lock is dropped" if handoff.finished else "the lock moves on"),
-        "duplicate": f"are freed; the cache's {_pages(handoff.replaced)} take their place",
+        "locked": "stay the cache's; " + ("the lock moves on" if handoff.node else "the lock is dropped"),
+        "duplicate": f"are freed{later}{instead}",
         "inserted": "become the cache's",
-        "tail": "are freed" if handoff.finished else "stay the request's",
+        "tail": f"are freed{later}" if handoff.finished else "stay the request's",
     }[segment]
 
 
@@ -270,8 +279,9 @@ def _request_rows(snap: Snapshot) -> list[tuple]:
         why = r.reason or (r.verdict if r.status == "waiting" and r.verdict != "admitted" else "")
         status = f"{r.status}: {why}" if why else r.status
         row = "" if r.row < 0 else r.row
+        pages = f"{len(r.pages)} ({len(r.pending)} pending)" if r.pending else len(r.pages)
         output = f"{len(r.output)}/{r.max_tokens}"
-        rows.append((r.uid, status, len(r.prompt), r.matched, output, r.cached_len, row, len(r.pages), r.reserved))
+        rows.append((r.uid, status, len(r.prompt), r.matched, output, r.cached_len, row, pages, r.reserved))
     return rows
 
 
@@ -311,7 +321,7 @@ def lamp_text(snap: Snapshot, texts: Texts = None) -> str:
     if broken:
         return f"broken after step {snap.step}: " + "; ".join(broken)
     n = snap.pages.count
-    parts = f"{n('free')} free + {n('owned')} owned + {n('evictable') + n('protected')} cached"
+    parts = f"{n('free')} free + {n('owned')} owned{_pending(snap)} + {n('evictable') + n('protected')} cached"
     return f"sound after step {snap.step}: {parts} = {snap.num_pages} pages"
 
 

@@ -4,10 +4,11 @@ import { h, panel, patch, chip, hint, ranges, count } from "./look.js";
 /** What becomes of a segment's pages. @param {any} handoff @param {{name: string, pages: number[]}} segment */
 export function fateOf(handoff, { name, pages }) {
   if (!pages.length) return "nothing";
-  if (name === "locked") return handoff.finished ? "stays; its lock is dropped" : "stays; its lock moves on";
-  if (name === "duplicate") return `freed for the cache's ${ranges(handoff.replaced)}`;
+  if (name === "locked") return handoff.finished && !handoff.node ? "stays; its lock is dropped" : "stays; its lock moves on";
+  const later = handoff.pending ? " after the batch in flight" : "";
+  if (name === "duplicate") return `freed${handoff.replaced.length ? ` for the cache's ${ranges(handoff.replaced)}` : ""}${later}`;
   if (name === "inserted") return "now the cache's";
-  return handoff.finished ? "freed" : "the request's own";
+  return handoff.finished ? `freed${later}` : "the request's own";
 }
 
 /** A segment's places, and how far they are filled: only the tail can have room left.

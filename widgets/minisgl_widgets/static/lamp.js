@@ -17,13 +17,14 @@ export class Lamp {
   }
 
   /** @param {import("./stage.js").Frame} frame */
-  draw({ state, entry, counts }) {
+  draw({ state, entry, counts, pending }) {
     const broken = entry ? entry.violations : [];
     this.el.dataset.sound = broken.length ? "false" : "true";
     this.el.dataset.violations = String(broken.length);
     say(this.light, broken.length ? `✕ broken: ${broken.length}` : "✓ sound");
     const { free, owned, evictable } = counts;
-    const sum = `${free} free + ${owned} owned + ${evictable + counts.protected} cached = ${state.num_pages} pages`;
+    const waits = pending.size ? ` (${pending.size} pending)` : "";
+    const sum = `${free} free + ${owned} owned${waits} + ${evictable + counts.protected} cached = ${state.num_pages} pages`;
     say(this.text, broken.length ? broken.slice(0, 20).join("; ") : sum);
     this.text.title = broken.length ? broken.join("\n") : "Every page has exactly one owner, no live row names a free page, counters equal a walk of the tree.";
   }

@@ -38,8 +38,9 @@ export class PageStrip {
     for (const kind of KINDS) {
       this.legend.append(h("span", { class: "msgl-key" }, h("i", { class: `msgl-swatch msgl-k-${kind}` }), this.counts[kind], ` ${NAMES[/** @type {"free"} */ (kind)]}`));
     }
+    this.waits = h("span", { class: "msgl-key", hidden: true });
     this.dummy = h("span");
-    this.legend.append(
+    this.legend.append(this.waits,
       h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-k-changed" }), "changed in this step"),
       h("span", { class: "msgl-key msgl-dummy" }, h("i", { class: "msgl-swatch msgl-k-dummy" }), this.dummy));
     const { el, note } = panel("strip", "Pages", "", h("div", { class: "msgl-cellbox" }, this.canvas, this.tip), this.legend, this.spoken);
@@ -90,7 +91,7 @@ export class PageStrip {
     const owner = state.pages.owner[page];
     const node = state.pages.node[page];
     let head = kind;
-    if (kind === "owned") head = `owned by request ${owner}`;
+    if (kind === "owned") head = `owned by request ${owner}${state.requests[owner]?.pending.includes(page) ? ", pending: free when the batch in flight is done" : ""}`;
     else if (kind !== "free") head = `cached in node ${node}, ${kind === "protected" ? `locked ${state.nodes[node]?.locks ?? 0}×` : "evictable"}`;
     const lines = pageHolds(state, page).map(({ uid, start, end, tokens }) => {
       const who = uid >= 0 ? `request ${uid}` : "the prefix";
@@ -109,7 +110,7 @@ export class PageStrip {
   draw(frame) {
     // what is pointed at may hold no page: then nothing fades
     if (frame.selection && !frame.selection.pages.size) frame = { ...frame, selection: null };
-    const { state, kinds, counts, store, palette, selection } = frame;
+    const { state, kinds, counts, pending, store, palette, selection } = frame;
     const { width } = this;
     if (width <= 0) return;
     const n = kinds.length;
@@ -147,10 +148,13 @@ export class PageStrip {
       say(this.counts[kind], String(counts[kind]));
       this.el.dataset[kind] = String(counts[kind]);
     }
+    this.el.dataset.pending = String(pending.size);
+    this.waits.hidden = pending.size === 0;
+    say(this.waits, `${pending.size} of them pending (slashed)`);
     say(this.dummy, `page ${n} is the dummy, outside the count`);
     say(this.note, `${count(n, "page")} of ${count(state.page_size, "token")}; a page never changes its place`);
     this.canvas.setAttribute("aria-label",
-      `${n} pages: ${counts.free} free, ${counts.owned} owned, ${counts.evictable} cached and evictable, ${counts.protected} cached and locked. Arrow keys move from page to page.`);
+      `${n} pages: ${counts.free} free, ${counts.owned} owned${pending.size ? ` (${pending.size} pending)` : ""}, ${counts.evictable} cached and evictable, ${counts.protected} cached and locked. Arrow keys move from page to page.`);
 
     const under = this.under;
     this.tip.hidden = under === null;
@@ -165,7 +169,7 @@ export class PageStrip {
   }
 
   /** @param {CanvasRenderingContext2D} context @param {import("./stage.js").Frame} frame @param {number} left */
-  _drawCells(context, { state, kinds, palette, selection, changed }, left) {
+  _drawCells(context, { state, kinds, pending, palette, selection, changed }, left) {
     const { columns, cell, rows } = /** @type {{columns: number, cell: number, rows: number}} */ (this.grid);
     const { owner, node } = state.pages;
     const gap = cell >= 14 ? 2 : 1;
@@ -203,6 +207,7 @@ export class PageStrip {
           context.lineWidth = 1;
           context.strokeRect(x + 2.5, y + 2.5, inner - 5, inner - 5);
         }
+        if (pending.has(p)) this._slash(context, x, y, inner, ink);
         const label = kind === 1 ? String(owner[p]) : kind === 3 ? `${state.nodes[node[p]]?.locks ?? ""}×` : "·";
         const px = Math.min(16, Math.floor(inner / (label.length > 2 ? 2.4 : 1.75)));
         if (cell >= 14 && px >= 7) {
@@ -228,6 +233,16 @@ export class PageStrip {
       }
     }
     context.globalAlpha = 1;
+  }
+
+  /** A pending page is struck through from corner to corner. @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} size @param {string} ink */
+  _slash(context, x, y, size, ink) {
+    context.strokeStyle = ink;
+    context.lineWidth = 2;
+    context.beginPath();
+    context.moveTo(x + 1, y + size - 1);
+    context.lineTo(x + size - 1, y + 1);
+    context.stroke();
   }
 
   /** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} size @param {number} pattern @param {string} ink */

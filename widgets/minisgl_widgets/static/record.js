@@ -2,12 +2,13 @@
 /**
  * The record of a run, and a cursor that moves through it in both directions.
  *
- * A record is what `minisgl.events.History.record()` gives: one keyframe, and for each step a delta: a list of
- * `[path, old, new]`. The state's shape is described in `minisgl/events/state.py`. Nothing is computed here but the
- * position: states come from applying deltas, forwards with `new` and backwards with `old`.
+ * A record is what `minisgl.events.History.record()` gives: one keyframe, and for each step a delta: a list of changes.
+ * The state's shape and the four kinds of change are described in `minisgl/events/state.py`. Nothing is computed here
+ * but the position: states come from applying deltas forwards and undoing them backwards.
  *
- * @typedef {(string|number)[]} Path
- * @typedef {[Path, any, any]} Change
+ * @typedef {(string|number|null)[]} Path
+ * @typedef {["set", Path, any, any] | ["column", Path, any[], any, any] | ["append", Path, any[], any[]] |
+ *   ["splice", Path, number, any[], any[]]} Change
  * @typedef {{step: number, phase: string, uids: number[], num_tokens: number, words: string[], violations: string[]}} StepEntry
  * @typedef {{version: number, title: string, texts: Record<string, string>, keyframe: any, deltas: Change[][], steps: StepEntry[]}} RunRecord
  */
@@ -31,31 +32,81 @@ export function fresh(value) {
   return value;
 }
 
-/** Set the entry at `path`; null removes a dict's entry or a list's last one; a list grows by one at its end.
- * @param {any} state @param {Path} path @param {any} value */
-export function assign(state, path, value) {
-  const last = path.length - 1;
-  let at = state;
-  for (let i = 0; i < last; i++) at = at[path[i]];
-  const key = path[last];
-  if (value !== null && value !== undefined) {
-    at[key] = typeof value === "object" ? fresh(value) : value;
-  } else if (Array.isArray(at)) {
-    if (key !== at.length - 1) throw new Error(`only a list's last entry can be removed, not ${path.join(".")}`);
-    at.pop();
-  } else {
-    delete at[key];
+/** What is at a path. @param {any} state @param {Path} path */
+function reach(state, path) {
+  for (const part of path) state = state[/** @type {string} */ (part)];
+  return state;
+}
+
+/** Set an entry; null removes it. @param {any} state @param {Path} path @param {any} value */
+function put(state, path, value) {
+  const table = reach(state, path.slice(0, -1));
+  const key = /** @type {string} */ (path[path.length - 1]);
+  if (value === null) delete table[key];
+  else table[key] = fresh(value);
+}
+
+/** Set one entry for each key: the path's null is read as that key. @param {any} state @param {Path} path @param {any[]} keys
+ * @param {any} values as many, or the one that all get */
+function fill(state, path, keys, values) {
+  const { table, field } = at(state, path);
+  const many = Array.isArray(values);
+  for (let i = 0; i < keys.length; i++) {
+    const value = many ? values[i] : values;
+    if (field === undefined) table[keys[i]] = value;
+    else table[keys[i]][field] = value;
   }
+}
+
+/** What is at a path's null, and the one part behind it, if any. @param {any} state @param {Path} path */
+function at(state, path) {
+  const hole = path.indexOf(null);
+  return { table: reach(state, path.slice(0, hole)), field: /** @type {string | undefined} */ (path[hole + 1]) };
+}
+
+/** Exchange part of a list, which becomes a new one: a view sees by that what it has drawn already.
+ * @param {any} state @param {Path} path @param {number} from @param {any[]} removed @param {any[]} inserted */
+function exchange(state, path, from, removed, inserted) {
+  const table = reach(state, path.slice(0, -1));
+  const key = /** @type {string} */ (path[path.length - 1]);
+  table[key] = table[key].slice(0, from).concat(inserted, table[key].slice(from + removed.length));
+}
+
+/** The list that each key leads to. @param {any} state @param {Path} path @param {any[]} keys @returns {any[][]} */
+function lists(state, path, keys) {
+  const { table, field } = at(state, path);
+  return keys.map((key) => (field === undefined ? table[key] : table[key][field]));
+}
+
+/** @param {any} state @param {Change} change */
+function apply(state, [kind, path, ...what]) {
+  if (kind === "set") put(state, path, what[1]);
+  else if (kind === "column") fill(state, path, what[0], what[2]);
+  else if (kind === "append") lists(state, path, what[0]).forEach((list, i) => list.push(what[1][i]));
+  else exchange(state, path, what[0], what[1], what[2]);
+}
+
+/** @param {any} state @param {Change} change */
+function undo(state, [kind, path, ...what]) {
+  if (kind === "set") put(state, path, what[0]);
+  else if (kind === "column") fill(state, path, what[0], what[1]);
+  else if (kind === "append") for (const list of lists(state, path, what[0])) list.pop();
+  else exchange(state, path, what[0], what[2], what[1]);
 }
 
 /** @param {any} state @param {Change[]} delta */
 export function applyDelta(state, delta) {
-  for (const [path, , value] of delta) assign(state, path, value);
+  for (const change of delta) apply(state, change);
 }
 
 /** @param {any} state @param {Change[]} delta */
 export function undoDelta(state, delta) {
-  for (let i = delta.length - 1; i >= 0; i--) assign(state, delta[i][0], delta[i][1]);
+  for (let i = delta.length - 1; i >= 0; i--) undo(state, delta[i]);
+}
+
+/** How many values a change changes: what walking costs. @param {Change} change */
+function size([kind, , ...what]) {
+  return kind === "set" ? 1 : kind === "splice" ? 1 + what[1].length + what[2].length : what[0].length;
 }
 
 /** The steps a browser knows. One per model; every view of the model shares it and has its own `Cursor`. */
@@ -74,7 +125,7 @@ export class RunStore {
   steps = [];
   first = 0;
   numPages = 0;
-  /** Changes before delta i: what walking costs. */
+  /** Values changed before delta i: what walking costs. */
   cost = [0];
   /** @type {{index: number, state: any}[]} */
   keyframes = [];
@@ -96,7 +147,7 @@ export class RunStore {
 
   /** Replace everything. @param {RunRecord} record */
   load(record) {
-    if (record.version !== 1) throw new Error(`this player reads records of version 1, not ${record.version}`);
+    if (record.version !== 2) throw new Error(`this player reads records of version 2, not ${record.version}`);
     Object.assign(this, new RunStore(), { listeners: this.listeners, edition: this.edition + 1 });
     const state = record.keyframe;
     this.title = record.title;
@@ -106,7 +157,7 @@ export class RunStore {
     this.keyframes = [{ index: 0, state }];
     for (const uid of Object.keys(state.requests)) this._meet(Number(uid));
     this.extent.nodes = Object.keys(state.nodes).length;
-    this._note("tests", state.tests);
+    this._note(state.tests.length, state.tests);
     this._ingest(record.deltas, record.steps);
     this.ready = true;
     this._tell("load");
@@ -133,12 +184,15 @@ export class RunStore {
     for (let i = 0; i < deltas.length; i++) {
       this.deltas.push(deltas[i]);
       this.steps.push(steps[i]);
-      this.cost.push(this.cost[this.cost.length - 1] + deltas[i].length + 1);
-      for (const [path, old, value] of deltas[i]) {
-        if (path[0] === "requests" && path.length === 2 && old === null) this._meet(Number(path[1]));
-        else if (path[0] === "nodes" && path.length === 2 && value !== null) this.extent.nodes++;
-        else if (path.length === 1) this._note(String(path[0]), value);
+      let cost = this.cost[this.cost.length - 1] + 1;
+      for (const change of deltas[i]) {
+        cost += size(change);
+        const [kind, path, ...what] = change;
+        if (kind === "set" && path.length === 2 && path[0] === "requests" && what[0] === null) this._meet(Number(path[1]));
+        else if (kind === "set" && path.length === 2 && path[0] === "nodes" && what[1] !== null) this.extent.nodes++;
+        else if (kind === "splice" && path[0] === "tests") this._note(what[0] + what[2].length, what[2]);
       }
+      this.cost.push(cost);
     }
   }
 
@@ -149,11 +203,10 @@ export class RunStore {
     this.uids.push(uid);
   }
 
-  /** @param {string} what @param {any} value */
-  _note(what, value) {
-    if (what !== "tests") return;
-    this.extent.tests = Math.max(this.extent.tests, value.length);
-    for (const t of value) {
+  /** @param {number} length of the list now @param {any[]} tests that came */
+  _note(length, tests) {
+    this.extent.tests = Math.max(this.extent.tests, length);
+    for (const t of tests) {
       if (t.need !== null) this.extent.asked = Math.max(this.extent.asked, t.need + t.reserved);
     }
   }
@@ -241,6 +294,13 @@ export function countKinds(kinds) {
   return { free: n[0], owned: n[1], evictable: n[2], protected: n[3] };
 }
 
+/** Pages given up that a batch in flight may still name: they stay their request's until it is done. @param {any} state @returns {Set<number>} */
+export function pendingPages(state) {
+  const pages = new Set();
+  for (const uid in state.requests) for (const page of state.requests[uid].pending) pages.add(page);
+  return pages;
+}
+
 /** A request's tokens as far as they are known. @param {any} request @returns {number[]} */
 export function tokensOf(request) {
   return request.prompt.concat(request.output);
@@ -305,7 +365,7 @@ export function selectionOf(state, pointer) {
     uids.add(pointer.uid);
     const request = state.requests[pointer.uid];
     if (request) {
-      for (const page of request.pages) pages.add(page);
+      for (const page of request.pages.concat(request.pending)) pages.add(page);
       for (const node of pathTo(state, request.node)) nodes.add(node);
     }
   } else if (state.nodes[pointer.node]) {

@@ -65,7 +65,7 @@ export class Requests {
     patch(this.rows, uids.slice(from, to).map((uid, i) => {
       // a row is built anew only when something in it changed
       const r = state.requests[uid];
-      const key = r ? [r.status, r.verdict, r.reason, r.output.length, r.matched, r.cached_len, r.pages.length, r.reserved, this.room, store.edition].join(" ") : "";
+      const key = r ? [r.status, r.verdict, r.reason, r.output.length, r.matched, r.cached_len, r.pages.length, r.pending.length, r.row, r.reserved, this.room, store.edition].join(" ") : "";
       const old = this.built.get(uid);
       if (old && old.key === key) return old.row;
       const row = this._row(uid, r, store.texts, (from + i) * LINE, this.room);
@@ -96,18 +96,19 @@ export class Requests {
     own = middle(own, Math.max(4, room - hit.length));
     const status = /** @type {"waiting"} */ (r.status);
     const why = r.status === "waiting" && r.verdict && r.verdict !== "admitted" ? `: ${r.verdict}` : r.reason ? `: ${r.reason}` : "";
+    const holds = r.status === "finished" && (r.row >= 0 || r.pending.length) ? "; its row and pages wait for the batch in flight" : "";
     const output = clipped(texts, r.output, 400);
     return h("div", { class: "msgl-request", role: "row", tabindex: 0, style: `top:${top}px`, "data-key": `r${uid}`, "data-uid": uid, "data-status": r.status,
-      "data-reason": r.reason, "data-pages-held": r.pages.length, "data-reserved": r.reserved, "data-matched": matched, "data-output": r.output.length,
+      "data-reason": r.reason, "data-pages-held": r.pages.length, "data-pending": r.pending.length, "data-row": r.row, "data-reserved": r.reserved, "data-matched": matched, "data-output": r.output.length,
       "data-cached-len": r.cached_len, "data-prompt": r.prompt.length },
       h("span", { role: "cell" }, chip(uid)),
-      h("span", { role: "cell", class: "msgl-status", title: `${STATUS_WORDS[status]}${why}` }, h("i", { "aria-hidden": "true" }, STATUS_SIGNS[status]), ` ${STATUS_WORDS[status]}${why}`),
+      h("span", { role: "cell", class: "msgl-status", title: `${STATUS_WORDS[status]}${why}${holds}` }, h("i", { "aria-hidden": "true" }, holds ? "◌" : STATUS_SIGNS[status]), ` ${STATUS_WORDS[status]}${why}`),
       h("span", { role: "cell", class: "msgl-text", title: clipped(texts, r.prompt, 400) }, hit ? h("span", { class: "msgl-cached" }, hit) : null, r.error ? r.error : own),
       h("span", { role: "cell", class: "msgl-text msgl-out", title: output }, output ? middle(output, 60) : ""),
       h("span", { role: "cell", class: "msgl-num", title: `${count(r.prompt.length, "prompt token")}, ${matched} found in the cache` }, matched ? `${r.prompt.length} (${matched})` : r.prompt.length),
       h("span", { role: "cell", class: "msgl-num" }, `${r.output.length}/${r.max_tokens}`),
       h("span", { role: "cell", class: "msgl-num" }, r.cached_len),
-      h("span", { role: "cell", class: "msgl-num" }, r.pages.length),
+      h("span", { role: "cell", class: "msgl-num", title: r.pending.length ? `${count(r.pages.length, "page")} in its row; ${r.pending.length} pending` : null }, r.pages.length, r.pending.length ? "*" : ""),
       h("span", { role: "cell", class: "msgl-num" }, r.reserved));
   }
 }

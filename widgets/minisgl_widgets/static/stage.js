@@ -7,18 +7,18 @@
  *
  *     .msgl           data-step, data-first, data-last, data-phase (prefill | decode | idle | start)
  *     .msgl-first .msgl-back .msgl-play .msgl-forward .msgl-last .msgl-live     buttons; .msgl-range the scrub bar
- *     .msgl-strip     data-free, data-owned, data-evictable, data-protected; .msgl-cells the canvas, .msgl-tip its text
+ *     .msgl-strip     data-free, data-owned, data-evictable, data-protected, data-pending (of the owned ones); .msgl-cells the canvas, .msgl-tip its text
  *     .msgl-lamp      data-sound (true | false), data-violations
  *     .msgl-ledger    data-tests, data-since; each .msgl-test: data-uid, data-verdict, data-step, data-need, data-reserved,
  *                     data-free, data-evictable, data-pending, data-evictable-locked, data-available, data-available-locked
  *     .msgl-requests  data-waiting, data-running; each .msgl-request: data-uid, data-status, data-reason, data-matched,
- *                     data-output, data-prompt, data-cached-len (tokens), data-pages-held, data-reserved
+ *                     data-output, data-prompt, data-cached-len (tokens), data-pages-held, data-pending, data-reserved, data-row
  *     .msgl-tree      data-nodes; each .msgl-node: data-node, data-locks, data-used, data-mark (new | split | hit | evicted)
  *     .msgl-handoff   data-handoffs, data-since; each .msgl-ho: data-uid, data-finished; each .msgl-hocell: data-segment, data-pages
  *     .msgl-words     li: the step's sentences
  *     .msgl-hi        whatever belongs to what is pointed at
  */
-import { RunStore, Cursor, pageKinds, countKinds, selectionOf } from "./record.js";
+import { RunStore, Cursor, pageKinds, countKinds, pendingPages, selectionOf } from "./record.js";
 import { h, paletteOf } from "./look.js";
 import { Player } from "./player.js";
 import { PageStrip } from "./pages.js";
@@ -32,7 +32,7 @@ import { Words } from "./words.js";
 /**
  * @typedef {import("./record.js").Pointer} Pointer
  * @typedef {{store: RunStore, state: any, step: number, entry: import("./record.js").StepEntry | null,
- *   delta: import("./record.js").Change[], kinds: Uint8Array, counts: Record<string, number>,
+ *   delta: import("./record.js").Change[], kinds: Uint8Array, counts: Record<string, number>, pending: Set<number>,
  *   selection: import("./record.js").Selection | null, suspects: Set<number>, changed: Set<number>, palette: any, following: boolean}} Frame
  *   everything a view draws
  */
@@ -197,9 +197,9 @@ export class Stage {
     const delta = store.delta(step);
     const kinds = pageKinds(state);
     const changed = new Set();
-    for (const [path] of delta) if (path[0] === "pages" && path[1] === "owner") changed.add(path[2]);
+    for (const [, path, keys] of delta) if (path[0] === "pages" && path[1] === "owner") for (const page of keys) changed.add(page);
     /** @type {Frame} */
-    const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), selection: selectionOf(state, this.hovered ?? this.pinned),
+    const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), pending: pendingPages(state), selection: selectionOf(state, this.hovered ?? this.pinned),
       suspects: pagesNamed(entry ? entry.violations : []), changed, palette: this.palette,
       following: this.live && step === store.last };
     this.title.textContent = store.title || "A run of minisgl";

@@ -58,9 +58,14 @@ export function treeChanges(delta) {
   /** @type {Map<number, any>} */
   const gone = new Map();
   const born = new Set();
-  for (const [path, old, value] of delta) {
+  for (const [kind, path, ...what] of delta) {
     if (path[0] !== "nodes") continue;
+    if (kind === "column") {
+      if (path[2] === "used") for (const id of what[0]) if (!marks.has(id)) marks.set(id, "hit");
+      continue;
+    }
     const id = Number(path[1]);
+    const [old, value] = what;
     if (path.length === 2 && value === null) {
       if (born.has(id)) marks.delete(id);
       gone.set(id, old);
@@ -68,7 +73,6 @@ export function treeChanges(delta) {
       born.add(id);
       marks.set(id, "new");
     } else if (path[2] === "parent") marks.set(value, "split");
-    else if (path[2] === "used" && !marks.has(id)) marks.set(id, "hit");
   }
   return { marks, gone };
 }

@@ -1,0 +1,55 @@
+"""Random runs to be judged: what is submitted, aborted and stepped, on random pools."""
+
+from __future__ import annotations
+
+import contextlib
+
+from hypothesis import strategies as st
+
+from minisgl.errors import PoolTooSmallError, PromptTooLongError
+from minisgl.events.recorder import Recorder
+from minisgl.events.trace import Trace
+from tests.fakes import Run
+
+_submits = st.tuples(st.just("submit"), st.lists(st.integers(0, 1), min_size=1, max_size=14), st.integers(1, 9))
+_actions = st.one_of(
+    _submits,
+    st.tuples(st.just("abort"), st.integers(0, 9)),
+    st.tuples(st.just("step")),
+    st.tuples(st.just("step")),
+    st.tuples(st.just("record")),  # begin the record here, in the middle of things
+)
+_configs = st.fixed_dictionaries(
+    {
+        "page_size": st.sampled_from([1, 2, 4]),
+        "num_pages": st.integers(6, 18),
+        "max_running_requests": st.sampled_from([1, 2, 8]),
+        "max_prefill_tokens": st.sampled_from([3, 7, 64]),
+        "prefix_cache": st.sampled_from(["radix", "radix", "naive"]),
+        "overlap": st.booleans(),
+    }
+)
+_stops = st.sampled_from([(), tuple(range(0, 1000, 7))])  # no token ends a request, or one in seven does
+
+
+def record(config: dict, stops: tuple[int, ...], script: list[tuple]) -> Trace:
+    """Play the script to its end; what the last "record" in it began (by default all) as a Trace."""
+    run = Run(stop_tokens=stops, max_seq_len=min(48, config["num_pages"] * config["page_size"]), **config)
+    recorder, uids = Recorder(run).start(), []
+    for what, *args in script:
+        if what == "submit":
+            with contextlib.suppress(PoolTooSmallError, PromptTooLongError):
+                uids.append(run.submit(args[0], args[1]).uid)
+        elif what == "abort" and uids:
+            run.scheduler.abort(uids[args[0] % len(uids)])
+        elif what == "record":
+            recorder.start()
+        elif what == "step":
+            run.scheduler.step()
+    run.play()
+    recorder.stop()
+    return recorder.trace
+
+
+_scripts = st.builds(lambda first, then: first + then, st.lists(_submits, max_size=6), st.lists(_actions, max_size=25))
+traces = st.builds(record, _configs, _stops, _scripts)

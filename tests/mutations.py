@@ -1,0 +1,612 @@
+"""Known bugs, put back one at a time: each must make a test fail. ``make mutants`` shows which.
+
+The numbers are those of the inputs that broke other engines of this kind, as the tests' names have them. A mutation
+replaces text in a copy of the package, so it also tells when the code it speaks of has moved.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """``broken``: the bug in a sentence. ``edits``: old text, found once in ``file``, and new. ``test``: a node id."""
+
+    broken: str
+    file: str
+    edits: dict[str, str]
+    test: str
+    case: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.broken if self.case is None else f"{self.case}: {self.broken}"
+
+
+ALLOCATOR, RADIX = "kvcache/allocator.py", "kvcache/radix.py"
+CACHE, TABLE, PREFILL = "scheduler/cache.py", "scheduler/table.py", "scheduler/prefill.py"
+SCHEDULER, INBOX = "scheduler/scheduler.py", "scheduler/inbox.py"
+
+CASES, OVERLAP, ORACLES = (f"tests/scheduler/test_{name}.py" for name in ("cases", "overlap", "oracles"))
+REFUSED = f"{CASES}::test_19_20_a_bad_request_fails_alone"
+FREE_LIST, TREE = "tests/kvcache/test_allocator.py", "tests/kvcache/test_radix.py"
+PAGES = f"{ORACLES}::TestPagesNotTokens"
+DRAIN = f"{OVERLAP}::test_an_allocation_that_needs_pending_pages_drains_the_pipeline"
+
+MUTATIONS = (
+    Mutation(
+        case=1,
+        broken="duplicate pages are freed and the row still names them",
+        file=CACHE,
+        edits={"            self.table.write_pages(request.row, old.length // ps, replaced)\n": ""},
+        test=f"{CASES}::test_01_duplicates_in_one_batch_in_a_tight_pool",
+    ),
+    Mutation(
+        case=2,
+        broken="the row is rewritten on the host, and the device never hears of it",
+        file=CACHE,
+        edits={
+            "self.table.write_pages(request.row, old.length // ps, replaced)": (
+                "self.table.page_table[request.row, old.length : done.hit_len] = self.table.slots(replaced)"
+            )
+        },
+        test=f"{CASES}::test_02_duplicates_and_a_third",
+    ),
+    Mutation(
+        broken="duplicates are read from the row after it was rewritten: the cache's own pages are freed",
+        file=CACHE,
+        edits={
+            "for page in pages[old.length // ps : done.hit_len // ps]]": (
+                "for page in self.table.pages(request.row, request.num_pages)[old.length // ps : done.hit_len // ps]]"
+            )
+        },
+        test=f"{ORACLES}::test_the_four_segments",
+    ),
+    Mutation(
+        case=3,
+        broken="the extra sample of a stopped request reaches the user",
+        file=SCHEDULER,
+        edits={
+            "if request.finished:  # it ended while this batch was in flight: nobody wants the token\n": (
+                "if request.finished:\n                request.token_ids.append(token)\n"
+            )
+        },
+        test=f"{OVERLAP}::test_03_a_stop_token_is_seen_one_step_late_and_nothing_follows_it",
+    ),
+    Mutation(
+        case=4,
+        broken="the end by length is judged by what was launched, not by what was received",
+        file=SCHEDULER,
+        edits={"elif request.remain_len == 0:": "elif not request.can_decode:"},
+        test=f"{OVERLAP}::test_04_the_oracles_order_and_the_flag_with_the_last_token",
+    ),
+    Mutation(
+        case=5,
+        broken="an aborted request's pages are freed while a batch in flight writes to them",
+        file=CACHE,
+        edits={"pending = request.in_flight > 0": "pending = False"},
+        test=f"{OVERLAP}::test_05_abort_while_in_flight",
+    ),
+    Mutation(
+        case=6,
+        broken="a row is given away while the extra step still writes to it",
+        file=SCHEDULER,
+        edits={"if request.row >= 0 and not request.in_flight:": "if request.row >= 0:"},
+        test=f"{OVERLAP}::test_06_a_row_is_not_given_away_while_the_extra_step_writes_to_it",
+    ),
+    Mutation(
+        case=7,
+        broken="the worst case is counted in tokens, without rounding up to pages",
+        file=CACHE,
+        edits={
+            "return pages_for(request.prompt_len + request.max_tokens, self.page_size) - matched // self.page_size": (
+                "return (request.prompt_len + request.max_tokens - matched) // self.page_size"
+            )
+        },
+        test=f"{PAGES}::test_three_prompts_of_4",
+    ),
+    Mutation(
+        case=8,
+        broken="the page table's row is not rounded up to whole pages",
+        file=TABLE,
+        edits={"width = pages_for(max_seq_len, page_size) * page_size": "width = max_seq_len"},
+        test=f"{PAGES}::test_the_row_is_wide_enough_for_whole_pages",
+    ),
+    Mutation(
+        case=9,
+        broken="max_tokens is clamped in the caller's own object",
+        file=INBOX,
+        edits={
+            "max_tokens = min(params.max_tokens, longest - n)\n": (
+                "max_tokens = min(params.max_tokens, longest - n)\n"
+                "        __import__('msgspec').structs.force_setattr(params, 'max_tokens', max_tokens)\n"
+            )
+        },
+        test=f"{CASES}::test_09_params_are_clamped_per_request_and_never_changed",
+    ),
+    Mutation(
+        case=9,
+        broken="max_tokens is clamped without counting the prompt",
+        file=INBOX,
+        edits={"min(params.max_tokens, longest - n)": "min(params.max_tokens, longest)"},
+        test=f"{CASES}::test_09_params_are_clamped_per_request_and_never_changed",
+    ),
+    Mutation(
+        case=10,
+        broken="a page's number is taken for its first slot",
+        file=TABLE,
+        edits={"starts = np.asarray(pages, dtype=np.int32) * self.page_size": "starts = np.asarray(pages, np.int32)"},
+        test=f"{CASES}::test_10_a_page_from_the_cache_is_whole",
+    ),
+    Mutation(
+        case=11,
+        broken="a match does not count as use",
+        file=RADIX,
+        edits={"        for node in nodes:\n            node.used = self.tick\n": ""},
+        test=f"{TREE}::test_what_was_just_used_goes_last",
+    ),
+    Mutation(
+        case=11,
+        broken="the rest of a split node counts as used, too",
+        file=RADIX,
+        edits={"upper.locks = node.locks": "upper.locks, node.used = node.locks, self.tick + 1"},
+        test=f"{TREE}::test_what_was_just_used_goes_last",
+    ),
+    Mutation(
+        case=12,
+        broken="a lock skips the node itself and begins above it",
+        file=RADIX,
+        edits={
+            "def lock(self, handle: Handle, uid: int) -> None:\n        node = handle.node\n": (
+                "def lock(self, handle: Handle, uid: int) -> None:\n        node = handle.node.parent or self.root\n"
+            )
+        },
+        test=f"{TREE}::test_a_locked_leaf_stays",
+    ),
+    Mutation(
+        case=13,
+        broken="the tree keeps a view of the row",
+        file=RADIX,
+        edits={"new = np.array(tokens[hit_len:end], dtype=np.int32)": "new = tokens[hit_len:end]"},
+        test=f"{TREE}::test_the_tree_keeps_copies",
+    ),
+    Mutation(
+        case=14,
+        broken="only the prompt is asked whether it fits into the pool, not what it may generate",
+        file=INBOX,
+        edits={"if need > pool:": "if pages_for(n, ps) > pool:"},
+        test=f"{CASES}::test_14_a_request_that_can_never_fit_is_refused_with_the_numbers",
+    ),
+    Mutation(
+        case=15,
+        broken="an evicted node can still be found",
+        file=RADIX,
+        edits={"            del parent.children[node.tokens[: self.page_size].tobytes()]\n": ""},
+        test=f"{CASES}::test_15_a_refilled_page_is_not_mistaken_for_its_old_content",
+    ),
+    Mutation(
+        case=16,
+        broken="a prompt is handed over in whole after its first chunk: others hit pages not yet computed",
+        file=SCHEDULER,
+        edits={
+            "            request.done_len = end\n            if not samples:\n": (
+                "            request.done_len = max(end, request.prompt_len)\n            if not samples:\n"
+                "                self.cache.handoff(request, finished=False)\n"
+            )
+        },
+        test=f"{CASES}::test_16_two_identical_prompts_in_chunks",
+    ),
+    Mutation(
+        broken="the handoff takes what was launched for what is done",
+        file=CACHE,
+        edits={"request.handle, request.done_len": "request.handle, request.device_len"},
+        test=f"{OVERLAP}::test_05_abort_while_in_flight",
+    ),
+    Mutation(
+        case=17,
+        broken="a length is rounded down to whole pages, and the token beyond the border is lost",
+        file="core.py",
+        edits={"return -(-tokens // page_size)": "return max(1, tokens // page_size)"},
+        test=f"{CASES}::test_17_prefilled_again_across_a_page_border",
+    ),
+    Mutation(
+        case=18,
+        broken="temperature 0 with a top_p is sampled",
+        file="core.py",
+        edits={"return self.temperature == 0 or self.top_k == 1": "return self.temperature == 0 and self.top_p == 1"},
+        test="tests/engine/test_sampler.py::test_greedy_is_the_argmax_always",
+    ),
+    Mutation(
+        case=18,
+        broken="a greedy request is sampled when others of its batch are",
+        file="engine/sampler.py",
+        edits={"if not p.greedy:": "if not all(q.greedy for q in params):"},
+        test="tests/engine/test_sampler.py::test_a_greedy_row_among_sampled_ones_is_the_argmax",
+    ),
+    Mutation(
+        case=19,
+        broken="an empty prompt is let in",
+        file=INBOX,
+        edits={"if n == 0:": "if n < 0:"},
+        test=REFUSED,
+    ),
+    Mutation(
+        case=19,
+        broken="max_tokens 0 is let in",
+        file="core.py",
+        edits={"self.max_tokens >= 1": "self.max_tokens >= 0"},
+        test=REFUSED,
+    ),
+    Mutation(
+        case=19,
+        broken="a temperature that is not a number is let in",
+        file="core.py",
+        edits={
+            "_is_number(self.temperature) and self.temperature >= 0": (
+                "_is_number(self.max_tokens) and not self.temperature < 0"
+            )
+        },
+        test=REFUSED,
+    ),
+    Mutation(
+        case=19,
+        broken="the vocabulary is one token larger than it is",
+        file=INBOX,
+        edits={"token >= vocab)": "token > vocab)"},
+        test=REFUSED,
+    ),
+    Mutation(
+        case=20,
+        broken="a prompt of max_seq_len tokens is let in",
+        file=INBOX,
+        edits={"if n >= longest:": "if n > longest:"},
+        test=REFUSED,
+    ),
+    Mutation(
+        case=21,
+        broken="every eviction looks at all leaves",
+        file=RADIX,
+        edits={
+            "            entry = heapq.heappop(self._leaves)\n            self.visited += 1\n": (
+                "            self.visited += len(self._leaves)\n"
+                "            self._leaves.sort()\n            entry = self._leaves.pop(0)\n"
+            )
+        },
+        test=f"{TREE}::test_eviction_does_not_walk_the_tree",
+    ),
+    Mutation(
+        broken="stale entries of the eviction heap are never dropped",
+        file=RADIX,
+        edits={"if len(self._leaves) > 2 * self._size + 64:": "if False:"},
+        test=f"{TREE}::test_use_alone_does_not_grow_the_heap",
+    ),
+    Mutation(
+        case=22,
+        broken="the decode order is not by uid",
+        file=SCHEDULER,
+        edits={"in sorted(self.running.items()) if": "in sorted(self.running.items(), reverse=True) if"},
+        test=f"{ORACLES}::test_admission",
+    ),
+    Mutation(
+        case=23,
+        broken="a uid is given again once its request has ended",
+        file=INBOX,
+        edits={"            uid = self._next_uid\n": "            uid = self._messages.qsize()\n"},
+        test=f"{CASES}::test_23_calls_do_not_mix",
+    ),
+    Mutation(
+        case=24,
+        broken="an allocated page stays in the free list",
+        file=ALLOCATOR,
+        edits={"[self._free.popleft() for _ in range(n)]": "[self._free[i] for i in range(n)]"},
+        test=f"{FREE_LIST}::test_two_requests_get_two_different_pages",
+    ),
+    Mutation(
+        case=25,
+        broken="a free page can be freed again",
+        file=ALLOCATOR,
+        edits={"if not 0 <= page < self.num_pages or self._is_free[page]:": "if not 0 <= page < self.num_pages:"},
+        test=f"{FREE_LIST}::test_freeing_what_is_not_taken_is_an_error_and_changes_nothing",
+    ),
+    Mutation(
+        case=25,
+        broken="when a page of a group cannot be freed, those before it are lost",
+        file=ALLOCATOR,
+        edits={"for undo in pages[:i]:": "for undo in ():"},
+        test=f"{FREE_LIST}::test_freeing_what_is_not_taken_is_an_error_and_changes_nothing",
+    ),
+    Mutation(
+        case=26,
+        broken="an allocation that is no whole number of pages is rounded, silently",
+        file=ALLOCATOR,
+        edits={'raise LedgerError(f"allocate({n!r}): whole pages only")': "n = int(n)"},
+        test=f"{FREE_LIST}::test_only_whole_pages",
+    ),
+    Mutation(
+        case=27,
+        broken="a request exactly as large as the pool waits for ever on a strict inequality",
+        file=CACHE,
+        edits={"need + self.reserved <= self.free": "need + self.reserved < self.free"},
+        test=f"{CASES}::test_27_exactly_as_large_as_the_pool",
+    ),
+    Mutation(
+        case=28,
+        broken="padding reads the dummy page and relies on the mask: 0 * NaN is NaN",
+        file="attention/torch_backend.py",
+        edits={
+            "self.padding_mask = torch.from_numpy(columns <= last).to(slots.device)[:, None, None]\n": (
+                "self.padding_mask = torch.from_numpy(columns <= last).to(slots.device)[:, None, None]\n"
+                "            dummy = self.pool.data[0, 0, :, :, 0, 0].numel() - 1\n"
+                "            self.padded_slots[~self.padding_mask.flatten()] = dummy\n"
+            )
+        },
+        test="tests/attention/test_torch_backend.py::test_every_mixture_equals_attention_written_out",
+    ),
+    Mutation(
+        case=28,
+        broken="the pool is not zeroed",
+        file="kvcache/pool.py",
+        edits={"torch.zeros(shape, dtype": "torch.full(shape, torch.nan, dtype"},
+        test="tests/engine/test_pool.py::test_store_three_tokens",
+    ),
+    # -- overlap -----------------------------------------------------------------------------------------------------
+    Mutation(
+        broken="admission does not count the pages that wait for the batch in flight",
+        file=CACHE,
+        edits={"self.reserved <= self.free + self.prefix.evictable + self.pending": "self.reserved <= self.free"},
+        test=DRAIN,
+    ),
+    Mutation(
+        broken="an allocation does not wait for the pages that the batch in flight holds",
+        file=SCHEDULER,
+        edits={"if short and self.flying:": "if False:"},
+        test=DRAIN,
+    ),
+    Mutation(
+        broken="a request that ended in the drain is launched again",
+        file=SCHEDULER,
+        edits={"            requests = [r for r in requests if not r.finished]\n": ""},
+        test=f"{OVERLAP}::test_a_drain_may_end_a_request_that_was_about_to_be_launched",
+    ),
+    Mutation(
+        broken="a finished request's prefix is unlocked while a batch in flight still reads it",
+        file=CACHE,
+        edits={"keeps = not finished or pending": "keeps = not finished"},
+        test=f"{OVERLAP}::test_a_finished_requests_prefix_stays_locked_while_a_batch_in_flight_reads_it",
+    ),
+    Mutation(
+        broken="pages are poisoned one batch late, when somebody else may have filled them",
+        file=CACHE,
+        edits={
+            "pages, self._poison = self._poison, []": (
+                "pages, self._late, self._poison = getattr(self, '_late', []), self._poison, []"
+            )
+        },
+        test=f"{CASES}::test_15_a_refilled_page_is_not_mistaken_for_its_old_content",
+    ),
+    Mutation(
+        broken="draining does nothing, and a recorder begins with a batch in flight",
+        file=SCHEDULER,
+        edits={"if self.flying:\n            with": "if False:\n            with"},
+        test=f"{OVERLAP}::test_a_recorder_attached_in_mid_flight_drains_first",
+    ),
+    Mutation(
+        broken="BatchScheduled's counters are taken before the batch's pages are",
+        file=SCHEDULER,
+        edits={
+            "        requests, phase = self._choose()\n": (
+                "        requests, phase = self._choose()\n        counters = self.counters()\n"
+            ),
+            "**self.counters(),\n            )\n            self": "**counters,\n            )\n            self",
+        },
+        test=f"{ORACLES}::test_admission",
+    ),
+    # -- admission ---------------------------------------------------------------------------------------------------
+    Mutation(
+        broken="admission is not tested again once the prefix is locked",
+        file=PREFILL,
+        edits={"if cache.fits(need):\n                    verdict": "if True:\n                    verdict"},
+        test=f"{CASES}::test_the_second_test_is_after_the_lock",
+    ),
+    Mutation(
+        broken="a page stays promised for the last token, which never gets KV",
+        file=SCHEDULER,
+        edits={"pages_for(worst - 1, ps) - pages_for(worst, ps)": "0"},
+        test=f"{ORACLES}::test_admission",
+    ),
+    Mutation(
+        broken="a prompt that is cached in whole is matched in whole: nothing is left to compute",
+        file=PREFILL,
+        edits={"request.token_ids[: request.prompt_len - 1]": "request.token_ids[: request.prompt_len]"},
+        test=f"{ORACLES}::test_the_same_prompt_twice_computes_one_token",
+    ),
+    Mutation(
+        broken="a refused head is tested again at every step",
+        file=PREFILL,
+        edits={"                self.retest = False\n": ""},
+        test=f"{CASES}::test_a_refused_head_is_not_tested_again_while_others_decode",
+    ),
+    Mutation(
+        broken="an eviction does not let a refused head be tested again",
+        file=SCHEDULER,
+        edits={
+            "if self.cache.allocate(requests):\n            self.prefill.retest = True\n": (
+                "self.cache.allocate(requests)\n"
+            )
+        },
+        test=f"{CASES}::test_an_eviction_lets_a_refused_head_be_tested_again",
+    ),
+    Mutation(
+        broken="a chunk does not use up the budget",
+        file=PREFILL,
+        edits={"budget -= self._extend(self.chunked, budget)": "self._extend(self.chunked, budget)"},
+        test=f"{ORACLES}::test_chunked_prefill",
+    ),
+    # -- aborts and failures -----------------------------------------------------------------------------------------
+    Mutation(
+        broken="an aborted chunk goes on",
+        file=SCHEDULER,
+        edits={"if self.prefill.chunked is request:": "if False:"},
+        test=f"{CASES}::TestAbort::test_at_any_step",
+    ),
+    Mutation(
+        broken="an aborted request keeps its promise",
+        file=SCHEDULER,
+        edits={"            self.cache.reserve(request, -request.reserved)\n": ""},
+        test=f"{CASES}::TestAbort::test_at_any_step",
+    ),
+    Mutation(
+        broken="an aborted request's pages come back a step late",
+        file=SCHEDULER,
+        edits={"        self.cache.free_gathered()\n        return received": "        return received"},
+        test=f"{CASES}::TestAbort::test_gives_row_and_pages_to_who_is_admitted_in_the_same_step",
+    ),
+    Mutation(
+        broken="an aborted request's row comes back a step late",
+        file=SCHEDULER,
+        edits={"        if request.row >= 0 and not request.in_flight:\n            self._release(request)\n": ""},
+        test=f"{CASES}::TestAbort::test_gives_row_and_pages_to_who_is_admitted_in_the_same_step",
+    ),
+    Mutation(
+        broken="a broken rule of our own is taken for a broken forward, and the engine goes on",
+        file=SCHEDULER,
+        edits={"        except LedgerError:\n            raise\n": ""},
+        test=f"{CASES}::TestBrokenForward::test_a_broken_rule_of_our_own_is_no_broken_forward",
+    ),
+    Mutation(
+        broken="the writes of a batch that never reached the device are lost",
+        file=SCHEDULER,
+        edits={"self.table.put_back(batch.slot_writes, batch.token_writes)  # other": "# other"},
+        test=f"{CASES}::TestBrokenForward::test_the_writes_it_carried_for_others_are_not_lost",
+    ),
+    Mutation(
+        broken="writes that are put back come after newer ones",
+        file=TABLE,
+        edits={"self._slot_writes[:0] = slot_writes": "self._slot_writes += slot_writes"},
+        test="tests/scheduler/test_table_machine.py::test_what_is_put_back_comes_before_newer_writes",
+    ),
+    Mutation(
+        broken="a broken batch stays in flight",
+        file=SCHEDULER,
+        edits={"            self.flying.pop()\n": ""},
+        test=f"{CASES}::TestBrokenForward::test_ends_its_own_requests_only",
+    ),
+    Mutation(
+        broken="check=True checks nothing",
+        file=SCHEDULER,
+        edits={"        if self._check:\n            self.check_integrity()\n": ""},
+        test=f"{CASES}::test_with_check_a_wrong_ledger_stops_the_step_that_made_it",
+    ),
+    # -- rows and the tree -------------------------------------------------------------------------------------------
+    Mutation(
+        broken="a row given out again looks like the one before",
+        file=TABLE,
+        edits={"self.generations[row] += 1": "self.generations[row] = 1"},
+        test=f"{CASES}::test_a_rows_generation_grows",
+    ),
+    Mutation(
+        broken="the upper part of a split node forgets who holds it",
+        file=RADIX,
+        edits={"upper.locks = node.locks": "upper.locks = 0"},
+        test=f"{TREE}::test_locks_survive_a_split",
+    ),
+    Mutation(
+        broken="a leaf is never evicted once it was locked",
+        file=RADIX,
+        edits={
+            "self.evictable += len(node.pages)\n                self._offer(node)\n": (
+                "self.evictable += len(node.pages)\n"
+            )
+        },
+        test=f"{TREE}::test_a_locked_leaf_stays",
+    ),
+    Mutation(
+        broken="a node whose children are gone is never evicted",
+        file=RADIX,
+        edits={"            self._offer(parent)\n": ""},
+        test=f"{TREE}::test_a_locked_leaf_stays",
+    ),
+    # -- what computes -----------------------------------------------------------------------------------------------
+    Mutation(
+        broken="of two writes of one place the earlier wins",
+        file="engine/executor.py",
+        edits={"        values = values[::-1][last]\n".lstrip(): "values = values[last]\n"},
+        test="tests/engine/test_executor.py::test_scatter_takes_lists_tuples_and_arrays_and_the_later_write_wins",
+    ),
+    Mutation(
+        broken="behind a cached prefix a token sees those that come after it",
+        file="attention/torch_backend.py",
+        edits={".tril(start)": ".tril(end)"},
+        test="tests/attention/test_torch_backend.py::test_every_mixture_equals_attention_written_out",
+    ),
+    Mutation(
+        broken="a sample depends on the seed alone, whatever its position",
+        file="engine/sampler.py",
+        edits={"_mix(_mix(seed & _MASK) ^ position)": "_mix(_mix(seed & _MASK))"},
+        test="tests/engine/test_sampler.py::test_uniform_is_a_fixed_function_of_seed_and_position",
+    ),
+)
+
+
+def mutated(source: str, edits: dict[str, str]) -> str:
+    for old, new in edits.items():
+        assert source.count(old) == 1, f"found {source.count(old)} times, so nothing is known any more: {old!r}"
+        source = source.replace(old, new)
+    return source
+
+
+def run(tests: Sequence[str], mutation: Mutation | None = None) -> tuple[int, str]:
+    """Run tests on a copy of the package, mutated or not: pytest's exit code, and what it printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "minisgl"
+        shutil.copytree(ROOT / "minisgl", package)
+        if mutation:
+            path = package / mutation.file
+            path.write_text(mutated(path.read_text(encoding="utf-8"), mutation.edits), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "pytest_timeout", "--timeout=60"]
+        command += ["-p", "no:cacheprovider", "-o", f"pythonpath={folder} .", *tests]
+        own = {"HYPOTHESIS_PROFILE": "ci", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "MINISGL_FUZZ": "0"}
+        env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | own
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+
+def caught_by(mutation: Mutation) -> str:
+    """The test that fails with this mutation. AssertionError if it survives, or breaks so that no test can tell."""
+    code, output = run([mutation.test], mutation)
+    assert code != 0, f"survives {mutation.test}: {mutation.name}"
+    failed = re.findall(r"^FAILED (.+?)(?: - .*)?$", output, re.M)
+    assert code == 1 and failed, f"no test failed, but something broke: {mutation.name}\n{output}"
+    return failed[0]
+
+
+def main() -> int:
+    """Print the table, case by case, as the mutations are tried; 1 if one survives."""
+    survivors = 0
+    with ThreadPoolExecutor(2) as pool:
+        attempts: Iterator = zip(MUTATIONS, [pool.submit(caught_by, m) for m in MUTATIONS], strict=True)
+        print(f"{'bug':92} caught by")
+        for mutation, attempt in attempts:
+            try:
+                print(f"{mutation.name:92} {attempt.result().split('/')[-1]}", flush=True)
+            except AssertionError as survived:
+                survivors += 1
+                print(f"{mutation.name:92} NOTHING: {survived}", flush=True)
+    print(f"{len(MUTATIONS) - survivors} of {len(MUTATIONS)} caught")
+    return int(survivors > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
