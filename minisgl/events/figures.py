@@ -133,10 +133,10 @@ def figures(keyframe: dict, events: Sequence[ev.Event], requests: Table, steps: 
         duration=duration,
         output_throughput=_ratio(output, duration),
         total_throughput=_ratio(prompt + output, duration),
-        ttft=_spread(requests.ttft),
-        tpot=_spread(requests.tpot),
-        queue_time=_spread(requests.queue_time),
-        e2e=_spread(requests.e2e),
+        ttft=spread(requests.ttft),
+        tpot=spread(requests.tpot),
+        queue_time=spread(requests.queue_time),
+        e2e=spread(requests.e2e),
         hit_rate=_ratio(cached, prompt),
         hit_rate_ceiling=_ratio(possible, prompt),
         num_pages=keyframe["num_pages"],
@@ -216,7 +216,8 @@ def _ratio(a: float, b: float) -> float:
     return a / b if b > 0 else NAN
 
 
-def _spread(times: np.ndarray) -> Spread:
+def spread(times: np.ndarray) -> Spread:
+    """How times are spread, those that are NaN left out."""
     times = times[~np.isnan(times)]
     if not len(times):
         return Spread(0, NAN, NAN, NAN, NAN, NAN)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from minisgl.config import EngineConfig
 from minisgl.core import Request, pages_for
 from minisgl.errors import LedgerError
@@ -89,9 +91,7 @@ class CacheManager:
         takers = [(r, n) for r, n in zip(requests, counts, strict=True) if n]
         slots, ps, done = self.table.slots(pages), self.page_size, 0  # of all at once: most take a single page
         for request, n in takers:
-            self.table.write_slots(request.row, request.num_pages, slots[done * ps : (done + n) * ps])
-            request.num_pages += n
-            self.reserve(request, -min(n, request.reserved))
+            self._give(request, n, slots[done * ps : (done + n) * ps])
             done += n
         if self.bus:
             self.bus.emit(
@@ -101,6 +101,15 @@ class CacheManager:
                 pages=tuple(pages),
             )
         return evicts
+
+    def give(self, request: Request, pages: Sequence[int]) -> None:
+        """Let allocated pages be the request's next ones."""
+        self._give(request, len(pages), self.table.slots(pages))
+
+    def _give(self, request: Request, n: int, slots: np.ndarray) -> None:
+        self.table.write_slots(request.row, request.num_pages, slots)
+        request.num_pages += n
+        self.reserve(request, -min(n, request.reserved))
 
     # -- giving them back --------------------------------------------------------------------------------------------
 

@@ -43,6 +43,11 @@ class PrefillManager:
         self.waiting.appendleft(request)
         self.retest = True
 
+    @property
+    def has_work(self) -> bool:
+        """Might the next ``schedule`` test or compute anything?"""
+        return self.chunked is not None or (bool(self.waiting) and self.retest)
+
     def schedule(self, budget: int) -> list[Request]:
         """Prompts of the next batch, ``budget`` tokens at most; each one's ``device_len`` is where it will end."""
         batch: list[Request] = []

@@ -6,6 +6,7 @@ what computes is behind ``Executor``.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from minisgl.events import types as ev
 from minisgl.events.bus import EventBus, Subscription
 from minisgl.events.fold import Fold
 from minisgl.events.snapshot import Snapshot
+from minisgl.scheduler.advance import advance
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.checkpoint import checkpoint, restore
 from minisgl.scheduler.executor import Executor
@@ -112,14 +114,25 @@ class Scheduler:
                 processed = self._process()
             if not (received or launched or processed):
                 return None
-            return self._announce(launched, processed)
+            return self.announce(launched, processed)
+
+    def advance(self, n: int, until: float = math.inf) -> ev.StepFinished | None:
+        """As ``n`` calls of ``step``, fewer at will, and not beyond the first that ends after ``until`` (seconds).
+
+        Decode steps between two decisions are taken at once where nobody listens and the executor knows its tokens
+        beforehand (the simulator's does); otherwise it is one ``step``. Gives the last StepFinished, None when there
+        was nothing to do.
+        """
+        with self._stepping():
+            taken = advance(self, n, until)
+        return taken or self.step()
 
     def drain(self) -> None:
         """Process the batch in flight, if there is one, as a step that receives and launches nothing."""
         if self.flying:
             with self._stepping():
                 self._drained("snapshot")
-                self._announce(None, self._process())
+                self.announce(None, self._process())
 
     @contextmanager
     def _stepping(self) -> Iterator[None]:
@@ -132,8 +145,9 @@ class Scheduler:
         finally:
             self.stepping = False
 
-    def _announce(self, launched: Batch | None, processed: Batch | None) -> ev.StepFinished:
-        self.steps += 1
+    def announce(self, launched: Batch | None, processed: Batch | None, steps: int = 1) -> ev.StepFinished:
+        """The step is over, or the last of several."""
+        self.steps += steps
         event = ev.StepFinished(
             step=self.steps,
             t=self.executor.now(),
@@ -223,7 +237,7 @@ class Scheduler:
         if self.cache.allocate(requests):
             self.prefill.retest = True
 
-        batch = self._batch(requests, phase)
+        batch = self.batch(requests, phase)
         for request, samples in zip(requests, batch.samples, strict=True):
             if request.cached_len == request.matched and request.status == "prefill":  # its first forward
                 # the last token never gets KV, so from here on one token less is promised
@@ -256,7 +270,8 @@ class Scheduler:
             self._fail(batch, requests, failure)
         return batch, drained
 
-    def _batch(self, requests: list[Request], phase: str) -> Batch:
+    def batch(self, requests: list[Request], phase: str) -> Batch:
+        """What the next forward of these requests is: the ledgers as they stand, and all writes since the last one."""
         self.batches += 1
         slot_writes, token_writes = self.table.take_writes()
         return Batch(
@@ -287,7 +302,7 @@ class Scheduler:
             if not request.finished:
                 request.error = failure
                 self._finish(request, "error")
-        self._release_completed()
+        self.release_completed()
 
     def _process(self) -> Batch:
         """Read the oldest batch in flight: append its tokens, end requests, hand KV over, free pages."""
@@ -318,15 +333,19 @@ class Scheduler:
             if not samples:
                 continue
             request.output_ids.append(token)
-            if token in request.stop_tokens:
-                self._finish(request, "stop")
-            elif request.remain_len == 0:
-                self._finish(request, "length")
-            elif end == request.prefill_len:
-                self.cache.handoff(request, finished=False)
-                self.prefill.retest = True
-        self._release_completed()
+            self.received(request)
+        self.release_completed()
         return batch
+
+    def received(self, request: Request) -> None:
+        """The request's last token has just come: does it end, or hand over its prompt?"""
+        if request.output_ids[-1] in request.stop_tokens:
+            self._finish(request, "stop")
+        elif request.remain_len == 0:
+            self._finish(request, "length")
+        elif request.done_len == request.prefill_len:
+            self.cache.handoff(request, finished=False)
+            self.prefill.retest = True
 
     def _retract_last(self, scheduled: list[Request]) -> bool:
         """Take back the pages of the last one admitted, and queue it again; False if there is only one to take from.
@@ -388,7 +407,7 @@ class Scheduler:
         request.row = -1
         self.prefill.retest = True
 
-    def _release_completed(self) -> None:
+    def release_completed(self) -> None:
         """Everything that no batch in flight names any more goes back."""
         for request in [r for r in self.leaving if not r.in_flight]:
             self._release(request)

@@ -40,10 +40,12 @@ def replay(trace: Trace, costs: CostModel = DEFAULT) -> Trace:
     recorder = Recorder(_Source(scheduler, trace), trace.title)
     steps = _inputs(trace)
     outputs = recorded_outputs(trace)
-    arrived = ((e.uid, len(e.prompt), e.stop_tokens) for e in trace.of(ev.RequestArrived))
-    under_way = ((uid, r.prompt_len, r.stop_tokens) for uid, r in scheduler.requests.items())
-    for uid, prompt_len, stops in (*under_way, *arrived):
-        executor.expect(uid, prompt_len, outputs[uid], stops)
+    for request in scheduler.requests.values():
+        executor.expect(request, outputs[request.uid])
+    for inputs in steps:
+        for message in inputs.messages:
+            if isinstance(message, Request):
+                executor.expect(message, outputs[message.uid])
     executor.broken = _failures(trace)
     with recorder:
         for inputs in steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -12,11 +13,14 @@ from typing import Any
 from minisgl.config import EngineConfig
 from minisgl.core import Request
 from minisgl.errors import ConfigError, RequestError
-from minisgl.events import Event, Snapshot, Subscription
+from minisgl.events import Event, Snapshot, StepFinished, Subscription
 from minisgl.scheduler import Scheduler
 from minisgl.sim.costs import DEFAULT, CostModel
 from minisgl.sim.executor import SimulatedExecutor
+from minisgl.sim.outcome import Outcome
 from minisgl.sim.workload import Workload
+
+FAR = 1 << 30  # steps at a time, at most
 
 
 class Simulator:
@@ -39,14 +43,14 @@ class Simulator:
         self.executor = SimulatedExecutor(costs)
         self.scheduler = Scheduler(config, self.executor)
         self.lock = RLock()
-        self.requests: list[Request | None] = []  # of the last run, in order of arrival; None was refused
 
-    def run(self, workload: Workload) -> list[Request | None]:
-        """Submit each arrival at its time and step until all have ended; the requests, None for a refused one."""
+    def run(self, workload: Workload) -> Outcome:
+        """Submit each arrival at its time and step until all have ended."""
         scheduler, executor = self.scheduler, self.executor
         origin = executor.now()
         aborts: list[tuple[float, int]] = []
-        self.requests = []
+        requests: list[Request | None] = []  # in order of arrival; None was refused
+        steps: list[StepFinished] = []
         arrivals = iter(workload.arrivals)
         arrival = next(arrivals, None)
         while True:
@@ -55,19 +59,22 @@ class Simulator:
                 request = None
                 with suppress(RequestError):  # announced as RequestRejected
                     request = scheduler.submit(arrival.tokens(), arrival.params, arrival.client_id, origin + arrival.at)
-                    executor.expect(request.uid, request.prompt_len, arrival.output, request.stop_tokens)
+                    executor.expect(request, arrival.output)
                     if arrival.abort_at is not None:
                         heapq.heappush(aborts, (arrival.abort_at, request.uid))
-                self.requests.append(request)
+                requests.append(request)
                 arrival = next(arrivals, None)
             while aborts and aborts[0][0] <= now:
                 at, uid = heapq.heappop(aborts)
                 scheduler.abort(uid, origin + at)
-            if scheduler.step() is None:
-                if arrival is None:
-                    break
+            due = min(arrival.at if arrival else math.inf, aborts[0][0] if aborts else math.inf)
+            event = scheduler.advance(FAR, origin + due)
+            if event is not None:
+                steps.append(event)
+            elif arrival is None:
+                return Outcome(workload, requests, executor, steps, self.scheduler.cache.num_pages)
+            else:
                 executor.wait_until(origin + arrival.at)
-        return self.requests
 
     # -- what a Recorder wants of its source -------------------------------------------------------------------------
 

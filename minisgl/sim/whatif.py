@@ -1,0 +1,213 @@
+"""What if: a recorded run's own requests under another configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from minisgl.config import EngineConfig
+from minisgl.errors import ConfigError, TraceError
+from minisgl.events.diff import Diff
+from minisgl.events.recorder import Recorder
+from minisgl.events.table import Table
+from minisgl.events.trace import Trace
+from minisgl.sim.costs import CostModel
+from minisgl.sim.fit import fit
+from minisgl.sim.outcome import Outcome
+from minisgl.sim.replay import replay
+from minisgl.sim.simulator import Simulator
+from minisgl.sim.workload import Workload
+
+# what can be changed of the requests themselves, beside every field of EngineConfig
+OF_THE_WORKLOAD = {"rate": 1.0, "max_tokens": 1.0, "ignore_eos": None}
+NOT_OF_THE_SCHEDULER = ("dtype", "device", "kv_gib", "check", "poison", "seed")
+
+
+def whatif(trace: Trace, costs: CostModel | None = None, **changes: Any) -> WhatIf:
+    """Run a record's requests again, with the tokens that they generated, under another configuration.
+
+    Args:
+        trace: the record.
+        costs: how long a batch takes; None: fitted to the record's own batches.
+        changes: fields of EngineConfig (``num_pages=32, page_size=16, order="lpm", ...``), and of the workload:
+            ``rate`` (arrivals so many times as fast), ``max_tokens`` (times as many), ``ignore_eos``.
+
+    Without a change the record itself is replayed from its first keyframe, step for step, and must come out equal. With
+    one, both runs start from an empty cache on the modelled clock, the unchanged one too, so that they can be compared.
+
+    Raises:
+        ConfigError: an unknown name, or a value that cannot be.
+        TraceError: the record does not hold its configuration.
+    """
+    return WhatIf(trace, costs or fit(trace), changes)
+
+
+class WhatIf:
+    """``before`` and ``after``: outcomes of the run as it was and as it would be, on the same modelled clock.
+
+    ``trace`` is the full record of what would be, ``diff`` compares it with the record, ``table`` the two outcomes.
+    Steps are exact; milliseconds are modelled by ``costs``. ``notes`` say what to keep in mind.
+    """
+
+    def __init__(self, record: Trace, costs: CostModel, changes: dict[str, Any]) -> None:
+        self.record = record
+        self.costs = costs
+        self.changes = changes
+        self.base = recorded_config(record)
+        self.config, self.workload = changed(self.base, Workload.from_trace(record), changes)
+        self.notes = _notes(record, self.workload, changes)
+
+    @cached_property
+    def before(self) -> Outcome:
+        return Simulator(self.base, self.costs).run(Workload.from_trace(self.record))
+
+    @cached_property
+    def after(self) -> Outcome:
+        return Simulator(self.config, self.costs).run(self.workload)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The run as it would be, with every event."""
+        if not self.changes:
+            return replay(self.record, self.costs)
+        simulator = Simulator(self.config, self.costs)
+        with Recorder(simulator, f"{self.record.title} with {_said(self.changes)}".strip()) as recorder:
+            simulator.run(self.workload)
+        trace = recorder.trace
+        trace.texts = dict(self.record.texts)
+        return trace
+
+    @cached_property
+    def diff(self) -> Diff:
+        """The record against what would be, times left out; without a change it is empty."""
+        return self.record.diff(self.trace)
+
+    @cached_property
+    def table(self) -> Table:
+        """Both outcomes, figure by figure."""
+        before, after = self.before.figures, self.after.figures
+        units = {"figure": "text", "before": "s", "after": "s", "change": "s"}
+        return Table.of_rows(
+            "what if", units, [(name, before[name], after[name], after[name] - before[name]) for name in before]
+        )
+
+    def __repr__(self) -> str:
+        lines = [f"WhatIf({_said(self.changes) or 'nothing changes'})", f"  before: {self.before}"]
+        lines.append(f"  after:  {self.after}")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return f"<b>{escape(_said(self.changes) or 'nothing changes')}</b>{self.table._repr_html_()}<ul>{notes}</ul>"
+
+
+class Sweep:
+    """One outcome per value of one setting. ``table`` holds the figures; ``cliff`` is the value where they break off.
+
+    The cliff is the step between two neighbouring values that changes mean TTFT the most, in proportion; it is the
+    value on the slow side, None where nothing changes by half.
+    """
+
+    def __init__(self, name: str, values: list[Any], outcomes: list[Outcome | ConfigError]) -> None:
+        self.name = name
+        self.values = [v for v, o in zip(values, outcomes, strict=True) if isinstance(o, Outcome)]
+        self.refused = {v: o for v, o in zip(values, outcomes, strict=True) if isinstance(o, ConfigError)}
+        self.outcomes = [o for o in outcomes if isinstance(o, Outcome)]
+
+    @cached_property
+    def table(self) -> Table:
+        figures = [o.figures for o in self.outcomes]
+        names = list(figures[0]) if figures else []
+        number = all(isinstance(v, int) for v in self.values)
+        units = {self.name: "value" if number else "text"} | dict.fromkeys(names, "s")
+        return Table.of_rows(
+            f"sweep of {self.name}",
+            units,
+            [(v if number else str(v), *f.values()) for v, f in zip(self.values, figures, strict=True)],
+        )
+
+    @cached_property
+    def cliff(self) -> Any:
+        ttft = [o.figures["ttft_mean"] for o in self.outcomes]
+        if len(ttft) < 2:
+            return None
+        with np.errstate(all="ignore"):
+            steps = np.abs(np.diff(np.log(np.maximum(ttft, 1e-9))))
+        worst = int(np.argmax(steps))
+        if not steps[worst] > np.log(1.5):
+            return None
+        return self.values[worst if ttft[worst] > ttft[worst + 1] else worst + 1]
+
+    def __repr__(self) -> str:
+        cliff = "" if self.cliff is None else f", cliff at {self.name}={self.cliff}"
+        return f"Sweep({self.name}: {len(self.values)} values{cliff})\n{self.table.text()}"
+
+    def _repr_html_(self) -> str:
+        return self.table._repr_html_()
+
+
+def sweep(trace: Trace, costs: CostModel | None = None, **values: Iterable[Any]) -> Sweep:
+    """The whole curve: ``sweep(trace, num_pages=range(32, 256, 8))`` runs the record's requests once for each value.
+
+    Raises ConfigError unless exactly one setting is given; values that cannot be are in ``refused``.
+    """
+    if len(values) != 1:
+        raise ConfigError(f"sweep takes the values of one setting, not of {len(values)}: num_pages=range(32, 256, 8)")
+    ((name, each),) = values.items()
+    costs = costs or fit(trace)
+    base, workload = recorded_config(trace), Workload.from_trace(trace)
+    outcomes: list[Outcome | ConfigError] = []
+    every = list(each)
+    for value in every:
+        try:
+            config, requests = changed(base, workload, {name: value})
+            outcomes.append(Simulator(config, costs).run(requests))
+        except ConfigError as error:
+            outcomes.append(error)
+    return Sweep(name, every, outcomes)
+
+
+def recorded_config(trace: Trace) -> EngineConfig:
+    """The configuration a record was made under, for the simulator. TraceError if it does not say."""
+    if "config" not in trace.about:
+        raise TraceError(
+            "this record does not hold the configuration it was made under, so nothing can be changed in it"
+        )
+    return replace(EngineConfig(**trace.about["config"]), check=False, poison=False, kv_gib=None)
+
+
+def changed(base: EngineConfig, workload: Workload, changes: dict[str, Any]) -> tuple[EngineConfig, Workload]:
+    """Configuration and workload with ``changes``. ConfigError for a name that the scheduler does not know."""
+    known = [n for n in EngineConfig.__dataclass_fields__ if n not in NOT_OF_THE_SCHEDULER]
+    unknown = [n for n in changes if n not in known and n not in OF_THE_WORKLOAD]
+    if unknown:
+        names = ", ".join([*known, *OF_THE_WORKLOAD])
+        raise ConfigError(f"{', '.join(unknown)}: nothing that a scheduler could change; there are {names}")
+    for name in ("rate", "max_tokens"):
+        value = changes.get(name, 1.0)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < np.inf:
+            raise ConfigError(f"{name}={value!r}: must be a finite number above 0")
+    config = replace(base, **{n: v for n, v in changes.items() if n in known})
+    return config, workload.change(**{n: changes.get(n, v) for n, v in OF_THE_WORKLOAD.items()})
+
+
+def _notes(record: Trace, workload: Workload, changes: dict[str, Any]) -> list[str]:
+    notes = ["steps are exact, milliseconds are modelled"] if changes else []
+    if changes and any(record.keyframe["counters"][n] for n in ("evictable_pages", "protected_pages")):
+        notes.append("the record began with a used prefix cache; both runs here begin with an empty one")
+    beyond = sum(len(a.output) < a.params.max_tokens for a in workload.arrivals)
+    if beyond and (changes.get("max_tokens", 1.0) > 1.0 or changes.get("ignore_eos")):
+        notes.append(
+            f"{beyond} requests may go on beyond what the record knows of them: their further tokens are drawn, which "
+            "matters only if another prompt would have continued with the real ones"
+        )
+    return notes
+
+
+def _said(changes: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in changes.items())
