@@ -193,7 +193,8 @@ def changed(base: EngineConfig, workload: Workload, changes: dict[str, Any]) -> 
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < np.inf:
             raise ConfigError(f"{name}={value!r}: must be a finite number above 0")
     config = replace(base, **{n: v for n, v in changes.items() if n in known})
-    return config, workload.change(**{n: changes.get(n, v) for n, v in OF_THE_WORKLOAD.items()})
+    of_the_workload: dict[str, Any] = {n: changes.get(n, v) for n, v in OF_THE_WORKLOAD.items()}
+    return config, workload.change(**of_the_workload)
 
 
 def _notes(record: Trace, workload: Workload, changes: dict[str, Any]) -> list[str]:
