@@ -196,6 +196,7 @@ class LLM:
             "tokenizer": type(self.tokenizer).__name__ if self.tokenizer is not None else None,
             "vocab_size": self.model_config.vocab_size,
             "config": asdict(self.config),
+            "stop_tokens": list(self.scheduler.inbox.stop_tokens),
             "torch": version("torch"),
         }
 
