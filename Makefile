@@ -88,7 +88,7 @@ check-types: $(VENV)/.stamp-dev ## types only
 
 clean: ## remove the environment, caches and outputs (the model's cache stays)
 	@echo "==> Removing $(VENV), caches and outputs"
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ci/artifacts $(DEMO_HTML)
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ci/artifacts $(DEMO_HTML) notebooks/runs
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- the stages; each leaves a stamp, so the second time costs nothing --------------------------------------------

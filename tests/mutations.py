@@ -303,6 +303,18 @@ MUTATIONS = (
         test=f"{TREE}::test_use_alone_does_not_grow_the_heap",
     ),
     Mutation(
+        broken="dropping stale entries leaves the heap in disorder: others go first",
+        file=RADIX,
+        edits={"            heapq.heapify(self._leaves)\n": ""},
+        test="tests/kvcache/test_prefix_machine.py::test_a_long_life",
+    ),
+    Mutation(
+        broken="a node that was evicted can be evicted again",
+        file=RADIX,
+        edits={"            node.parent = None\n": ""},
+        test=f"{TREE}::test_a_leaf_that_was_offered_twice_is_evicted_once",
+    ),
+    Mutation(
         case=22,
         broken="the decode order is not by uid",
         file=SCHEDULER,
@@ -673,6 +685,18 @@ MUTATIONS = (
             )
         },
         test=f"{TREE}::test_a_locked_leaf_stays",
+    ),
+    Mutation(
+        broken="a leaf is never evicted once it was used again",
+        file=RADIX,
+        edits={"        self._offer(last)\n": ""},
+        test=f"{TREE}::test_what_was_used_can_still_be_evicted",
+    ),
+    Mutation(
+        broken="freed pages keep their KV under poison=True",
+        file=CACHE,
+        edits={"self._poison += pages": "pass"},
+        test=f"{CASES}::test_freed_and_evicted_pages_are_poisoned_with_the_next_batch",
     ),
     Mutation(
         broken="a node whose children are gone is never evicted",

@@ -5,6 +5,7 @@
 
 Outputs are kept on purpose: pytest --nbval compares them, and without outputs it would compare nothing.
 What differs from run to run is removed: timings, ids of live widgets (their text and HTML stay) and editor metadata.
+A cell that is not compared (tag nbval-ignore-output) keeps the output it has; clear it to store a new one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+NOT_COMPARED = "nbval-ignore-output"
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -70,6 +72,9 @@ def read(path: Path) -> Any:
 def refreshed(path: Path, timeout: int) -> str:
     """The text of the notebook at ``path`` after a fresh run in its own folder."""
     nb = read(path)
+    stored = [
+        (cell, cell.outputs) for cell in nb.cells if NOT_COMPARED in cell.metadata.get("tags", []) and cell.outputs
+    ]
     NotebookClient(
         nb,
         timeout=timeout,
@@ -78,6 +83,8 @@ def refreshed(path: Path, timeout: int) -> str:
         record_timing=False,
         resources={"metadata": {"path": str(path.parent)}},
     ).execute()
+    for cell, outputs in stored:
+        cell.outputs = outputs
     normalise(nb)
     nbformat.validate(nb)
     return str(nbformat.writes(nb)).rstrip("\n") + "\n"

@@ -126,7 +126,7 @@ class Audit:
         if e.generation != row["generation"] + 1:
             yield f"row {e.row} goes to request {e.uid} as generation {e.generation}, after {row['generation']}"
         n = len(e.pages)
-        yield from self._belong(e.pages, [CACHE] * n, [e.uid] * n, "enters as the prefix cache's the row of")
+        yield from self._belong(e.pages, [CACHE] * n, [e.uid] * n, "is taken for the prefix cache's in the row of")
         if list(e.pages) != pages_on(self.state["nodes"], e.node) or (e.node and not self.held[e.uid, e.node]):
             path = pages_on(self.state["nodes"], e.node)
             yield f"request {e.uid}'s row begins with pages {list(e.pages)}, but it locks {path} (node {e.node})"
@@ -249,7 +249,7 @@ class Audit:
         if list(e.pages) != row:
             yield f"request {e.uid} hands over pages {list(e.pages)}, but its row has {row}"
         n = len(e.replaced)
-        yield from self._belong(e.replaced, [CACHE] * n, [e.uid] * n, "enters as the prefix cache's the row of")
+        yield from self._belong(e.replaced, [CACHE] * n, [e.uid] * n, "is taken for the prefix cache's in the row of")
         copies = (e.hit_len - e.old_len) // ps
         if not e.finished and n != copies:
             yield f"request {e.uid}'s row has {copies} copies of the cache's pages, but {n} are replaced"

@@ -11,6 +11,7 @@ import numpy as np
 
 from minisgl.events import types as ev
 from minisgl.events.table import Table
+from minisgl.events.words import count
 
 NAN = float("nan")
 
@@ -96,7 +97,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
             levels.append((name, f"{level.mean:.1f}", str(level.least), str(level.most)))
         return "\n".join(
             [
-                f"{self.num_requests} requests, {self.finished} finished, in {self.steps} steps and "
+                f"{count(self.num_requests, 'request')}, {self.finished} finished, in {count(self.steps, 'step')} and "
                 f"{_seconds(self.duration)}",
                 f"tokens: {self.prompt_tokens} prompt, {self.output_tokens} output; "
                 f"{self.output_throughput:.1f} output tokens/s, {self.total_throughput:.1f} tokens/s in all",

@@ -62,8 +62,9 @@ class History:
         self._events: list[Event] = []  # of the step that is not over
         self._found: list[str] = []  # by the audit, in that step
         self._broken = ""  # the first that was ever found, and since when
-        for broken in violations(state)[:1]:
-            self._broken = f"broken since step {self.first}, where the record begins: {broken}"
+        self.findings = [(self.first, broken) for broken in violations(state)]  # (step, what it broke), each once
+        if self.findings:
+            self._broken = f"broken since step {self.first}, where the record begins: {self.findings[0][1]}"
 
     @property
     def last(self) -> int:
@@ -96,6 +97,7 @@ class History:
 
     def _verdict(self, step: int) -> list[str]:
         """What the step broke; once something is broken, every later step says so."""
+        self.findings += [(step, broken) for broken in self._found]
         if self._found and not self._broken:
             self._broken = f"broken since step {step}: {self._found[0]}"
         return self._found or [self._broken] * bool(self._broken)

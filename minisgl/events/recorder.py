@@ -111,7 +111,7 @@ class Recorder:
             raise RuntimeError("nothing recorded yet: use `with Recorder(llm) as rec:` or rec.start()")
         with self.source.lock:  # keyframe and events must fit each other
             keyframe, events = fresh(self._before.state), list(self.events)
-        trace = Trace(keyframe, events, {}, self.title, self.source.about() | {"machine": machine()}, self._checkpoint)
+        trace = Trace(keyframe, events, {}, self.title, origin(self.source), self._checkpoint)
         trace.texts = {token: self.source.token_text(token) for token in tokens_in(keyframe, events)}
         return trace
 
@@ -126,6 +126,11 @@ class Recorder:
 
     def _repr_html_(self) -> str:
         return f"<b>{escape(repr(self))}</b>"
+
+
+def origin(source: Source) -> dict[str, Any]:
+    """What a trace says of where it comes from: ``Trace.about``."""
+    return source.about() | {"machine": machine()}
 
 
 def machine() -> dict[str, Any]:

@@ -110,13 +110,8 @@ class Trace:
 
         Steps are judged as they are folded, and the last state once more by a walk through all of it.
         """
-        first: dict[str, int] = {}
-        for step in self.history.steps:
-            for violation in step["violations"]:
-                first.setdefault(violation, step["step"])
-        for violation in violations(self.at(self.history.last).to_dict()):
-            first.setdefault(violation, self.history.last)
-        return [(step, violation) for violation, step in first.items()]
+        last = self.history.last
+        return self.history.findings + [(last, broken) for broken in violations(self.at(last).to_dict())]
 
     def of(self, *kinds: type[Event]) -> list[Any]:
         """The events of some types, in order."""

@@ -58,7 +58,8 @@ def _handoff(e: ev.Handoff) -> str:
     later = " when the batch in flight is done" if e.pending else ""
     if parts["duplicate"]:
         kept = f" for the cache's {pages(e.replaced)}" if e.replaced else ""
-        said.append(f"{_pages_are(parts['duplicate'])} copies of the cache's, and freed{kept}{later}")
+        copies = "a copy" if len(parts["duplicate"]) == 1 else "copies"
+        said.append(f"{_pages_are(parts['duplicate'])} {copies} of the cache's, and freed{kept}{later}")
     if parts["inserted"]:
         said.append(f"{_pages_are(parts['inserted'])} the cache's from now on")
     if parts["tail"]:

@@ -208,7 +208,7 @@ WRONG = {
     "a page of a request is taken for the cache's": Wrong(
         types.Handoff,
         lambda e, s: {"replaced": (e.pages[-1], *e.replaced[1:])},
-        r"page \d+ enters as the prefix cache's the row of request 1, but it belongs to request 1",
+        r"page \d+ is taken for the prefix cache's in the row of request 1, but it belongs to request 1",
         lambda e, s: bool(e.replaced),
     ),
     "a row hands over what it has not": Wrong(

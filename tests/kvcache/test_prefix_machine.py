@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import strategies as st
@@ -145,3 +147,30 @@ class PrefixMachine(Machine):
 def test_against_a_flat_dict():
     saw = explore(PrefixMachine, runs=200, steps=40)
     assert saw["evicted"] > saw["runs"] / 20 and saw["cut a locked edge"] > saw["runs"] / 30, saw
+
+
+def test_a_long_life():
+    """Many uses; each time the eviction heap drops its stale entries, the next to go are still the right ones."""
+    random, tree, model, held = Random(0), RadixPrefixCache(1, EventBus(lambda: 0.0)), NaiveTree(1), []
+    entries, drops = 0, 0
+    for page in range(20_000):
+        tokens = tuple(random.choices(range(5), k=random.randrange(1, 4)))
+        what = random.choices(["use", "lock", "unlock", "insert"], [60, 10, 15, 10])[0]
+        if what == "insert":
+            row = [page * 10 + i for i in range(len(tokens))]
+            assert tree.insert(np.array(tokens, np.int32), row, 0).hit_len == model.insert(tokens, row)[0]
+        elif what == "unlock" and held:
+            handle, prefix = held.pop(random.randrange(len(held)))
+            tree.unlock(handle, 0)
+            model.lock(prefix, -1)
+        else:
+            handle, prefix = tree.match(np.array(tokens, np.int32), 0), model.use(tokens)
+            if what == "lock":
+                tree.lock(handle, 0)
+                model.lock(prefix, 1)
+                held.append((handle, prefix))
+        if len(tree._leaves) < entries:
+            drops += 1
+            assert [tree.evict(1) for _ in range(5)] == [model.evict(1) for _ in range(5)]
+        entries = len(tree._leaves)
+    assert drops > 10

@@ -79,6 +79,13 @@ def test_what_was_just_used_goes_last():  # case 11
     assert tree.evict(2) == [4, 5]
 
 
+def test_what_was_used_can_still_be_evicted():
+    tree = cache()
+    insert(tree, [1, 2], [0, 1])
+    tree.match(ids(1, 2), 0)
+    assert tree.evict(1) == [0, 1]
+
+
 def test_a_locked_leaf_stays(example):  # case 12
     handle = example.match(ids(7, 8), 0)
     example.lock(handle, 0)
@@ -135,6 +142,16 @@ def test_use_alone_does_not_grow_the_heap():
     for _ in range(10_000):
         tree.match(ids(1), 0)
     assert len(tree._leaves) < 100
+
+
+def test_a_leaf_that_was_offered_twice_is_evicted_once():
+    tree = cache()
+    handle = insert(tree, [1], [1]).handle
+    for _ in range(2):
+        tree.lock(handle, 0)
+        tree.unlock(handle, 0)
+    assert tree.evict(5) == [1] and tree.evictable == 0
+    assert repr(tree) == "RadixPrefixCache(nodes=0, evictable=0, protected=0)"
 
 
 def test_naive_never_shares():

@@ -18,15 +18,49 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.S | re.M)
 
 
-@pytest.mark.slow
-def test_the_python_runs(tmp_path: Path) -> None:
-    code = "\n".join(blocks("python"))  # each goes on where the last one stopped
+def python(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "widgets")])}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def after_the_python(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess]:
+    """The folder in which all the Python was run, and what came of it."""
+    folder = tmp_path_factory.mktemp("readme")
+    return folder, python("-c", "\n".join(blocks("python")), folder=folder)  # each goes on where the last one stopped
+
+
+@pytest.mark.slow
+def test_the_python_runs(after_the_python: tuple[Path, subprocess.CompletedProcess]) -> None:
+    _, done = after_the_python
     assert done.returncode == 0, done.stderr
     for said in ("Paris", "Snapshot(step=3", "request 1 is admitted: needs 9, 0 promised, 64 in all"):
         assert said in done.stdout
+
+
+@pytest.mark.slow
+def test_the_commands_say_what_is_printed(after_the_python: tuple[Path, subprocess.CompletedProcess]) -> None:
+    folder, _ = after_the_python
+    said = re.findall(r"^\$ python (.*)\n((?:(?!\$ ).*\n)+)", "".join(blocks("console")), re.M)
+    assert len(said) == 3
+    for command, output in said:
+        done = python(*command.split(), folder=folder)
+        assert done.stdout == output, done.stderr
+
+
+@pytest.mark.slow
+def test_the_other_commands_work(after_the_python: tuple[Path, subprocess.CompletedProcess]) -> None:
+    folder, _ = after_the_python
+    rows = re.findall(r"^\| `(trace [^`]*)` \|(.*)", README, re.M)
+    assert len(rows) == 5
+    for command, about in rows:
+        for option in re.findall(r"`(--[a-z]+)`", about) or [""]:
+            if option in ("--csv", "--json"):
+                option = f"--steps {option}"
+            words = f"{command} {option}".replace("FILE", "run.jsonl.zst").replace("OTHER", "overlap.jsonl.zst")
+            done = python("-m", "minisgl", *words.replace("OUT", "out").split(), folder=folder)
+            assert done.returncode == ("diff" in words) and done.stdout and not done.stderr, (words, done)
 
 
 def test_the_targets_exist() -> None:

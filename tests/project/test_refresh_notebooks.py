@@ -53,6 +53,19 @@ def test_two_runs_give_the_same_bytes(refresh: Any, tmp_path: Path) -> None:
     assert once.endswith(b"}\n")
 
 
+def test_what_is_not_compared_stays_as_it_was_stored(refresh: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.ipynb", "import time\ntime.time_ns()", "time.time_ns()")
+    nb: Any = nbformat.read(path, as_version=4)
+    nb.cells[0].metadata["tags"] = ["nbval-ignore-output"]
+    nbformat.write(nb, path)
+    texts = []
+    for _ in range(2):
+        assert refresh.main([str(path)]) == 0
+        read: Any = nbformat.read(path, as_version=4)
+        texts.append([cell.outputs[0].data["text/plain"] for cell in read.cells])
+    assert texts[0][0] == texts[1][0] and texts[0][1] != texts[1][1]
+
+
 def test_a_changed_number_is_seen(refresh: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "a.ipynb", "2 + 2")
     assert refresh.main([str(path)]) == 0

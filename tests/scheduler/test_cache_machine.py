@@ -125,6 +125,7 @@ class CacheMachine(Machine):
         """Some requests compute a chunk of their prompts, or one more token; the batch stays in flight or completes."""
         if self.flying:
             self.complete()
+        self.end_of_pass(clear=False)  # what a pass has gathered is free before anybody takes pages
         batch = [r for i, r in enumerate(self.live) if some >> i & 1 and can_go_on(r)]
         for r in batch:
             r.device_len = min(r.cached_len + chunk, r.prompt_len) if r.cached_len < r.prompt_len else r.cached_len + 1
@@ -175,8 +176,7 @@ class CacheMachine(Machine):
         for r in flying:
             if r.finished:
                 self.leave(r)
-        self.cache.free_gathered()
-        self.free_gathered()
+        self.end_of_pass(clear=False)
 
     def handoff(self, which, finished):
         if not self.live:
@@ -242,14 +242,11 @@ class CacheMachine(Machine):
 
     def end_of_pass(self, clear):
         self.cache.free_gathered()
-        self.free_gathered()
+        self.free += self.gathered
+        self.gathered = []
         if clear:
             self.cache.clear()
             self.free += self.tree.evict(self.tree.evictable)
-
-    def free_gathered(self) -> None:
-        self.free += self.gathered
-        self.gathered = []
 
     # -- what holds after each ---------------------------------------------------------------------------------------
 

@@ -295,6 +295,12 @@ def test_every_verdict():
     run.play()
     tested = {e.verdict for e in run.of(AdmissionTested)}
     assert tested == {"admitted", "chunk", "row", "budget", "pages"}
+    known = {"chunk": (None, None), "row": (0, None), "budget": (1, 0)}  # free rows and budget, as far as was asked
+    for event in run.of(AdmissionTested):
+        if event.verdict in known:
+            assert (event.free_rows, event.budget) == known[event.verdict] and event.need is None
+        else:
+            assert event.free_rows and event.budget and event.need
     computed = {}
     for event in run.of(BatchScheduled):
         assert event.phase == "decode" or 0 < event.num_tokens <= 8
@@ -357,7 +363,8 @@ def test_the_second_test_is_after_the_lock():
     run.play()
 
 
-def test_a_cleared_cache_lets_a_refused_head_be_tested_again():
+@pytest.mark.parametrize("what", ["an arrival", "an empty cache"])
+def test_what_lets_a_refused_head_be_tested_again(what):
     run = Run(num_pages=20, max_seq_len=20)
     run.submit([1, 2, 3], 10)
     run.submit([4, 5, 6], 10)
@@ -366,9 +373,23 @@ def test_a_cleared_cache_lets_a_refused_head_be_tested_again():
     before = len(run.of(AdmissionTested))
     run.scheduler.step()
     assert len(run.of(AdmissionTested)) == before
-    run.scheduler.clear_cache()
+    if what == "an arrival":
+        run.submit([7, 8, 9], 10)
+    else:
+        run.scheduler.clear_cache()
     run.scheduler.step()
     assert len(run.of(AdmissionTested)) == before + 1
+
+
+def test_freed_and_evicted_pages_are_poisoned_with_the_next_batch():
+    run = Run(num_pages=8, max_seq_len=8)
+    run.submit([1, 2, 3, 4], 2)  # leaves its first 5 tokens cached
+    run.play()
+    assert [page for batch in run.executor.batches for page in batch.poison] == []
+    run.submit([5, 6, 7, 8, 9], 2)  # takes the last 3 pages and 2 of those
+    run.play()
+    (evicted,) = run.of(PagesEvicted)
+    assert [page for batch in run.executor.batches for page in batch.poison] == list(evicted.pages)
 
 
 def test_with_check_a_wrong_ledger_stops_the_step_that_made_it():

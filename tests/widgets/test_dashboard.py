@@ -12,7 +12,9 @@ pytest.importorskip("anywidget", reason="the widgets need the extra [lab]")
 
 from minisgl.core import SamplingParams
 from minisgl.errors import LedgerError, TraceError
-from minisgl_widgets import Dashboard
+from minisgl.events.recorder import Recorder
+from minisgl.events.trace import Trace
+from minisgl_widgets import Dashboard, Stage
 from tests.widgets.browser import Browser, through_json, until
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
 
@@ -261,6 +263,21 @@ def test_a_dashboard_may_open_in_the_middle_of_a_run() -> None:
     assert dash.at(6).differences(llm.snapshot()) == []
     end = dash.run()
     assert end.differences(llm.snapshot()) == [] and not dash.history.steps[-1]["violations"]
+
+
+def test_its_trace_can_be_saved_whole(tmp_path) -> None:
+    llm = FakeLLM(overlap=True)
+    llm.submit(ORACLE[0], ORACLE_PARAMS)
+    llm.step()
+    assert llm.core.scheduler.in_flight == 1
+    dash = make(llm, title="from a dashboard")
+    recorder = Recorder(llm, "from a dashboard").start()
+    dash.run()
+    trace = Trace.load(dash.trace.save(tmp_path / "run.jsonl.zst"))
+    assert trace.keyframe["flight"] == [] and trace.check() == []  # every batch of the run began in it
+    assert trace.about == recorder.trace.about and trace.about["config"]["overlap"]
+    assert not trace.diff(recorder.trace, times=True) and trace.texts == recorder.trace.texts
+    assert dash.trace.at(9) == trace.at(9) and Stage(trace).feed.trace.about == trace.about
 
 
 def test_close_leaves_nothing_behind() -> None:

@@ -18,6 +18,7 @@ import ipywidgets as W
 from minisgl.core import SamplingParams
 from minisgl.errors import MinisglError
 from minisgl.events.history import History
+from minisgl.events.recorder import origin
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.trace import Trace
 from minisgl.events.types import Event, RequestFinished, StepFinished
@@ -79,7 +80,8 @@ class Dashboard(W.VBox):
         self._closed = False
 
         with llm.lock:  # no step may fall between the keyframe and the first event
-            feed = Feed(llm.snapshot().to_dict(), llm.token_text, title or llm.model_name)
+            llm.drain()
+            feed = Feed(llm.snapshot().to_dict(), llm.token_text, title or llm.model_name, origin(llm))
             self._feed = feed
             self._thread = EngineThread(llm.step, self._show, self._failed, lambda: self.stage.due_in())
             self._subscription = llm.on(None, self._listen)

@@ -22,10 +22,18 @@ class Feed:
         keyframe: the state before the first event, as ``Snapshot.to_dict()`` gives it.
         text_of: what a token id says; asked once per id.
         title: shown above the views.
+        about: where the run comes from, for whoever saves it: see ``Trace``.
     """
 
-    def __init__(self, keyframe: dict, text_of: Callable[[int], str] = str, title: str = "") -> None:
+    def __init__(
+        self,
+        keyframe: dict,
+        text_of: Callable[[int], str] = str,
+        title: str = "",
+        about: dict[str, Any] | None = None,
+    ) -> None:
         self.title = title
+        self.about = about or {}
         self.texts: dict[int, str] = {}  # in the order in which the ids appeared
         self._text_of = text_of
         self._keyframe = keyframe
@@ -41,7 +49,7 @@ class Feed:
         if isinstance(run, Feed):
             return run
         if isinstance(run, Trace):
-            feed = cls(run.keyframe, title=title or run.title)
+            feed = cls(run.keyframe, title=title or run.title, about=run.about)
             feed._history, feed._events = run.history, list(run.events)
             feed.texts = dict(run.texts) | dict(texts or {})
         elif isinstance(run, History):
@@ -86,7 +94,7 @@ class Feed:
         """The run so far, as events; complete in itself."""
         with self._lock:
             self._absorb()
-            return Trace(self._keyframe, list(self._events), dict(self.texts), self.title)
+            return Trace(self._keyframe, list(self._events), dict(self.texts), self.title, self.about)
 
     def record(self) -> dict[str, Any]:
         """All that a browser needs to scrub the run: see ``History.record``."""

@@ -35,12 +35,13 @@ export class PageStrip {
     this.spoken = h("div", { class: "msgl-sr", "aria-live": "polite" });
     this.legend = h("div", { class: "msgl-legend" });
     this.counts = Object.fromEntries(KINDS.map((k) => [k, h("b", null, "0")]));
+    this.waits = h("span", { hidden: true });
     for (const kind of KINDS) {
-      this.legend.append(h("span", { class: "msgl-key" }, h("i", { class: `msgl-swatch msgl-k-${kind}` }), this.counts[kind], ` ${NAMES[/** @type {"free"} */ (kind)]}`));
+      const name = ` ${NAMES[/** @type {"free"} */ (kind)]}`;
+      this.legend.append(h("span", { class: "msgl-key" }, h("i", { class: `msgl-swatch msgl-k-${kind}` }), this.counts[kind], name, kind === "owned" ? this.waits : null));
     }
-    this.waits = h("span", { class: "msgl-key", hidden: true });
     this.dummy = h("span");
-    this.legend.append(this.waits,
+    this.legend.append(
       h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-k-changed" }), "changed in this step"),
       h("span", { class: "msgl-key msgl-dummy" }, h("i", { class: "msgl-swatch msgl-k-dummy" }), this.dummy));
     const { el, note } = panel("strip", "Pages", "", h("div", { class: "msgl-cellbox" }, this.canvas, this.tip), this.legend, this.spoken);
@@ -150,7 +151,7 @@ export class PageStrip {
     }
     this.el.dataset.pending = String(pending.size);
     this.waits.hidden = pending.size === 0;
-    say(this.waits, `${pending.size} of them pending (slashed)`);
+    say(this.waits, `, ${pending.size} pending (slashed)`);
     say(this.dummy, `page ${n} is the dummy, outside the count`);
     say(this.note, `${count(n, "page")} of ${count(state.page_size, "token")}; a page never changes its place`);
     this.canvas.setAttribute("aria-label",
@@ -217,6 +218,11 @@ export class PageStrip {
             const w = context.measureText(label).width + 4;
             context.fillRect(x + (inner - w) / 2, y + inner / 2 - px / 2, w, px);
           }
+          if (pending.has(p)) {
+            context.strokeStyle = fill;
+            context.lineWidth = 4;
+            context.strokeText(label, x + inner / 2, y + inner / 2 + 1);
+          }
           context.fillStyle = ink;
           context.fillText(label, x + inner / 2, y + inner / 2 + 1);
         }
@@ -235,13 +241,13 @@ export class PageStrip {
     context.globalAlpha = 1;
   }
 
-  /** A pending page is struck through from corner to corner. @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} size @param {string} ink */
+  /** A pending page is struck through, clear of the corner that marks a change. @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} size @param {string} ink */
   _slash(context, x, y, size, ink) {
     context.strokeStyle = ink;
     context.lineWidth = 2;
     context.beginPath();
-    context.moveTo(x + 1, y + size - 1);
-    context.lineTo(x + size - 1, y + 1);
+    context.moveTo(x + 1, y + 1);
+    context.lineTo(x + size - 1, y + size - 1);
     context.stroke();
   }
 
