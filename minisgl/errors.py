@@ -58,6 +58,10 @@ class UnknownRequestError(MinisglError, KeyError):
         return self.args[0]
 
 
+class UnknownQuestionError(MinisglError, ValueError):
+    """``explain`` knows no such question."""
+
+
 class EngineClosedError(MinisglError, RuntimeError):
     """The engine was closed; its pool is gone."""
 
