@@ -15,9 +15,21 @@ if TYPE_CHECKING:
     from minisgl.events.snapshot import Snapshot
     from minisgl.events.trace import Trace
     from minisgl.llm import LLM
+    from minisgl.sim.answers import blame, explain, reservations, size
 
 __version__ = "0.1.0"
-__all__ = ["LLM", "EngineConfig", "Recorder", "SamplingParams", "Snapshot", "Trace"]
+__all__ = [
+    "LLM",
+    "EngineConfig",
+    "Recorder",
+    "SamplingParams",
+    "Snapshot",
+    "Trace",
+    "blame",
+    "explain",
+    "reservations",
+    "size",
+]
 
 _HOME = {
     "EngineConfig": "minisgl.config",
@@ -26,6 +38,10 @@ _HOME = {
     "SamplingParams": "minisgl.core",
     "Snapshot": "minisgl.events.snapshot",
     "Trace": "minisgl.events.trace",
+    "blame": "minisgl.sim.answers",
+    "explain": "minisgl.sim.answers",
+    "reservations": "minisgl.sim.answers",
+    "size": "minisgl.sim.answers",
 }
 
 

@@ -53,3 +53,13 @@ def record(config: dict, stops: tuple[int, ...], script: list[tuple]) -> Trace:
 
 _scripts = st.builds(lambda first, then: first + then, st.lists(_submits, max_size=6), st.lists(_actions, max_size=25))
 traces = st.builds(record, _configs, _stops, _scripts)
+
+_policies = st.fixed_dictionaries(
+    {
+        "order": st.sampled_from(["fcfs", "lpm", "shortest"]),
+        "admission": st.sampled_from(["conservative", "optimistic", 0.5]),
+        "eviction": st.sampled_from(["lru", "lfu", "fifo"]),
+        "phase": st.sampled_from(["prefill-first", "decode-first", "mixed"]),
+    }
+)
+policy_traces = st.builds(lambda c, p, *rest: record(c | p, *rest), _configs, _policies, _stops, _scripts)

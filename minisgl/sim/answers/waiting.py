@@ -39,6 +39,7 @@ COLUMNS = {
     "short": "pages",
 }
 MOST_SAID = 12  # spells told one by one
+MOST_HOLDERS = 6  # named in one sentence
 
 
 @dataclass
@@ -225,7 +226,7 @@ def _ends(wait: Wait) -> tuple[str, str]:
 
 def _summary(wait: Wait) -> tuple[list[str], list[ev.Event]]:
     told, who = wait.told, f"Request {wait.told.uid}"
-    if not wait.spells and not wait.admissions and not told.ended and told.before:
+    if told.before and told.before["row"] >= 0 and not wait.retractions:
         return [f"{who} was running when the record began; how long it had waited is unknown."], []
     came = f"It arrived ({cite(told.arrived)})" if told.arrived else "It waited when the record began"
     end: ev.Event | None = None
@@ -267,11 +268,15 @@ def _said(spell: Spell, uid: int) -> str:
         why = f"an unfinished prompt {of} goes first, chunk by chunk"
     else:
         assert t
-        owed = ", ".join(f"{n} to request {u}" for u, n in spell.holders.items())
+        largest = sorted(spell.holders.items(), key=lambda held: (-held[1], held[0]))[:MOST_HOLDERS]
+        owed = ", ".join(f"{n} to request {u}" for u, n in largest)
+        if len(spell.holders) > len(largest):
+            owed += f", the rest to {len(spell.holders) - len(largest)} more"
+        owed = f" ({owed})" if owed else ""
         locked = "" if spell.had == t.available else f" ({spell.had} once its prefix is locked)"
         why = (
             f"needs {count(t.need or 0, 'page')}; {t.free} free + {t.evictable} evictable + {t.pending} pending "
-            f"= {t.available} to be had{locked}, {t.reserved} of them promised{f' ({owed})' if owed else ''}: {spell.short} short"
+            f"= {t.available} to be had{locked}, {t.reserved} of them promised{owed}: {spell.short} short"
         )
     tested = f" ({cite(t)})" if t else ""
     span = steps(spell.first_step, spell.last_step).replace("s", "S", 1)
