@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from minisgl.events.trace import Trace
     from minisgl.llm import LLM
     from minisgl.sim.answers import blame, explain, reservations, size
+    from minisgl.sim.replay import replay
+    from minisgl.sim.simulator import Simulator
+    from minisgl.sim.whatif import sweep, whatif
+    from minisgl.sim.workload import Workload
 
 __version__ = "0.1.0"
 __all__ = [
@@ -23,12 +27,17 @@ __all__ = [
     "EngineConfig",
     "Recorder",
     "SamplingParams",
+    "Simulator",
     "Snapshot",
     "Trace",
+    "Workload",
     "blame",
     "explain",
+    "replay",
     "reservations",
     "size",
+    "sweep",
+    "whatif",
 ]
 
 _HOME = {
@@ -36,12 +45,17 @@ _HOME = {
     "LLM": "minisgl.llm",
     "Recorder": "minisgl.events.recorder",
     "SamplingParams": "minisgl.core",
+    "Simulator": "minisgl.sim.simulator",
     "Snapshot": "minisgl.events.snapshot",
     "Trace": "minisgl.events.trace",
+    "Workload": "minisgl.sim.workload",
     "blame": "minisgl.sim.answers",
     "explain": "minisgl.sim.answers",
+    "replay": "minisgl.sim.replay",
     "reservations": "minisgl.sim.answers",
     "size": "minisgl.sim.answers",
+    "sweep": "minisgl.sim.whatif",
+    "whatif": "minisgl.sim.whatif",
 }
 
 

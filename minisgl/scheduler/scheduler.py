@@ -55,6 +55,7 @@ class Scheduler:
         assert config.num_pages is not None and config.max_seq_len is not None
         self.config = config
         self.executor = executor
+        self.decode_ahead = getattr(executor, "decode_ahead", None)  # what advance needs: see DecodesAhead
         self.bus = EventBus(executor.now)
         self.table = TableManager(config.max_running_requests, config.max_seq_len, config.page_size, config.num_pages)
         self.cache = CacheManager(config, self.table, self.bus)
@@ -223,7 +224,7 @@ class Scheduler:
 
     def _launch(self) -> tuple[Batch | None, Batch | None]:
         """Put a batch together and launch it; the second is the batch in flight, if its pages had to be waited for."""
-        requests, phase = self.phase(self.prefill, [r for _, r in sorted(self.running.items()) if r.can_decode])
+        requests, phase = self.phase(self.prefill, self._decodable)
         drained = None
         short = self.cache.short(requests)
         if short and self.flying:
@@ -269,6 +270,10 @@ class Scheduler:
             self.table.put_back(batch.slot_writes, batch.token_writes)  # other requests' rows wait for some of them
             self._fail(batch, requests, failure)
         return batch, drained
+
+    def _decodable(self) -> list[Request]:
+        """Who may have one more token, by uid."""
+        return [r for _, r in sorted(self.running.items()) if r.can_decode]
 
     def batch(self, requests: list[Request], phase: str) -> Batch:
         """What the next forward of these requests is: the ledgers as they stand, and all writes since the last one."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from minisgl.core import Batch
 
 
 class Work(NamedTuple):
-    """What a batch computes: the terms that its time is made of."""
+    """What a batch computes: the terms that its time is made of. Numbers, or arrays of many batches."""
 
-    prefill_tokens: int  # tokens of requests that compute more than one
-    decode_requests: int  # requests that compute one
-    kv_tokens: int  # tokens whose KV is read
-    pairs: int  # (query token, key token) pairs of the attention
+    prefill_tokens: Any  # tokens of requests that compute more than one
+    decode_requests: Any  # requests that compute one
+    kv_tokens: Any  # tokens whose KV is read
+    pairs: Any  # (query token, key token) pairs of the attention
 
 
 def work_of(batch: Batch) -> Work:
@@ -32,7 +32,7 @@ def work_of(batch: Batch) -> Work:
 class CostModel(Protocol):
     """Seconds of a batch. Also takes a ``Work`` of arrays, of many batches at once."""
 
-    def seconds(self, work: Work) -> float: ...
+    def seconds(self, work: Work) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class LinearCost:
     kv_token: float = 0.0
     pair: float = 0.0
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, work: Work) -> Any:
         return (
             self.constant
             + self.prefill_token * work.prefill_tokens

@@ -12,7 +12,7 @@ from minisgl.events import types as ev
 from minisgl.sim.answers import blame, explain, reservations
 from minisgl.sim.answers.blame import _admitted
 from minisgl.sim.answers.books import Books
-from tests.events.runs import policy_traces
+from tests.events.runs import traces
 
 EXAMPLES = 50
 VERDICTS = ("row", "budget", "chunk", "pages")
@@ -27,7 +27,7 @@ def close(a, b):
 
 
 @settings(max_examples=EXAMPLES)
-@given(policy_traces)
+@given(traces)
 def test_books(trace):
     books = Books(trace.keyframe)
     for e in trace.events:
@@ -42,7 +42,7 @@ def test_books(trace):
 
 
 @settings(max_examples=EXAMPLES)
-@given(policy_traces)
+@given(traces)
 def test_waiting(trace):
     requests = {row["uid"]: row for row in trace.requests.rows()}
     queued = [uid for k in range(trace.history.first + 1, trace.history.last + 1) for uid in trace.at(k).queue]
@@ -83,7 +83,7 @@ def found(snap, prompt):
 
 
 @settings(max_examples=EXAMPLES)
-@given(policy_traces)
+@given(traces)
 def test_missed(trace):
     requests = {row["uid"]: row for row in trace.requests.rows()}
     radix = trace.about["config"]["prefix_cache"] == "radix"
@@ -113,7 +113,7 @@ def test_missed(trace):
 
 
 @settings(max_examples=EXAMPLES)
-@given(policy_traces)
+@given(traces)
 def test_slow(trace):
     requests = {row["uid"]: row for row in trace.requests.rows()}
     for uid in uids(trace):
@@ -133,7 +133,7 @@ def test_slow(trace):
 
 
 @settings(max_examples=EXAMPLES)
-@given(policy_traces)
+@given(traces)
 def test_reservations(trace):
     answer = reservations(trace)
     requests = {row["uid"]: row for row in trace.requests.rows()}
@@ -154,7 +154,7 @@ def test_reservations(trace):
 
 
 @settings(max_examples=25)
-@given(policy_traces)
+@given(traces)
 def test_blame(trace):
     for e in trace.of(ev.RequestAdmitted)[-2:]:
         if e.uid not in uids(trace) or any(r.uid == e.uid for r in trace.of(ev.RequestRetracted)):
