@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from minisgl.core import Batch
+from minisgl.events.types import BatchScheduled
+
+Count = int | np.ndarray
 
 
 class Work(NamedTuple):
-    """What a batch computes: the terms that its time is made of."""
+    """What a batch computes: the terms that its time is made of. Of many batches at once, arrays."""
 
-    prefill_tokens: int  # tokens of requests that compute more than one
-    decode_requests: int  # requests that compute one
-    kv_tokens: int  # tokens whose KV is read
-    pairs: int  # (query token, key token) pairs of the attention
+    prefill_tokens: Count  # tokens of requests that compute more than one
+    decode_requests: Count  # requests that compute one
+    kv_tokens: Count  # tokens whose KV is read
+    pairs: Count  # (query token, key token) pairs of the attention
 
 
-def work_of(batch: Batch) -> Work:
+def work_of(batch: Batch | BatchScheduled) -> Work:
     prefill = decodes = pairs = 0
     for start, end in zip(batch.starts, batch.ends, strict=True):
         n = end - start
@@ -30,9 +35,9 @@ def work_of(batch: Batch) -> Work:
 
 
 class CostModel(Protocol):
-    """Seconds of a batch. Also takes a ``Work`` of arrays, of many batches at once."""
+    """Seconds of a batch; of a ``Work`` of arrays, an array (or one number, if nothing in it differs)."""
 
-    def seconds(self, work: Work) -> float: ...
+    def seconds(self, work: Work) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class LinearCost:
     kv_token: float = 0.0
     pair: float = 0.0
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, work: Work) -> Any:
         return (
             self.constant
             + self.prefill_token * work.prefill_tokens
