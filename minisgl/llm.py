@@ -49,6 +49,7 @@ class LLM:
         self.model_config = loaded.model_config
         self.tokenizer = loaded.tokenizer
         self.memory = loaded.memory
+        self._stop_tokens = loaded.eos_token_ids
         self._executor: EngineExecutor | None = loaded.executor
         self.lock = threading.RLock()  # held during a step; hold it to look at several things between two steps
         self._scheduler: Scheduler | None = Scheduler(
@@ -196,6 +197,7 @@ class LLM:
             "tokenizer": type(self.tokenizer).__name__ if self.tokenizer is not None else None,
             "vocab_size": self.model_config.vocab_size,
             "config": asdict(self.config),
+            "stop_tokens": list(self._stop_tokens),
             "torch": version("torch"),
         }
 

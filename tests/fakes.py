@@ -210,7 +210,13 @@ class Run:
         return f"<{token}>"
 
     def about(self) -> dict:
-        return {"model": "hash", "tokenizer": None, "vocab_size": VOCAB, "config": asdict(self.config)}
+        return {
+            "model": "hash",
+            "tokenizer": None,
+            "vocab_size": VOCAB,
+            "config": asdict(self.config),
+            "stop_tokens": list(self.scheduler.inbox.stop_tokens),
+        }
 
     def of(self, kind: type) -> list:
         return [e for e in self.events if type(e) is kind]

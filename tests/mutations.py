@@ -80,7 +80,7 @@ MUTATIONS = (
         file=SCHEDULER,
         edits={
             "if request.finished:  # it ended while this batch was in flight: nobody wants the token\n": (
-                "if request.finished:\n                request.token_ids.append(token)\n"
+                "if request.finished:\n                request.output_ids.append(token)\n"
             )
         },
         test=f"{OVERLAP}::test_03_a_stop_token_is_seen_one_step_late_and_nothing_follows_it",
@@ -111,8 +111,8 @@ MUTATIONS = (
         broken="the worst case is counted in tokens, without rounding up to pages",
         file=CACHE,
         edits={
-            "return pages_for(request.prompt_len + request.max_tokens, self.page_size) - matched // self.page_size": (
-                "return (request.prompt_len + request.max_tokens - matched) // self.page_size"
+            "return pages_for(worst, self.page_size) - matched // self.page_size": (
+                "return (worst - matched) // self.page_size"
             )
         },
         test=f"{PAGES}::test_three_prompts_of_4",
@@ -154,14 +154,18 @@ MUTATIONS = (
         case=11,
         broken="a match does not count as use",
         file=RADIX,
-        edits={"        for node in nodes:\n            node.used = self.tick\n": ""},
+        edits={"            node.used = self.tick\n": ""},
         test=f"{TREE}::test_what_was_just_used_goes_last",
     ),
     Mutation(
         case=11,
         broken="the rest of a split node counts as used, too",
         file=RADIX,
-        edits={"upper.locks = node.locks": "upper.locks, node.used = node.locks, self.tick + 1"},
+        edits={
+            "upper.locks, upper.uses = node.locks, node.uses": (
+                "upper.locks, upper.uses, node.used = node.locks, node.uses, self.tick + 1"
+            )
+        },
         test=f"{TREE}::test_what_was_just_used_goes_last",
     ),
     Mutation(
@@ -264,7 +268,7 @@ MUTATIONS = (
         case=19,
         broken="the vocabulary is one token larger than it is",
         file=INBOX,
-        edits={"token >= vocab)": "token > vocab)"},
+        edits={"highest >= end:": "highest > end:"},
         test=REFUSED,
     ),
     Mutation(
@@ -406,8 +410,8 @@ MUTATIONS = (
         broken="BatchScheduled's counters are taken before the batch's pages are",
         file=SCHEDULER,
         edits={
-            "        requests, phase = self._choose()\n": (
-                "        requests, phase = self._choose()\n        counters = self.counters()\n"
+            "        if self.cache.allocate(requests):\n": (
+                "        counters = self.counters()\n        if self.cache.allocate(requests):\n"
             ),
             "**self.counters(),\n            )\n            self": "**counters,\n            )\n            self",
         },
@@ -423,19 +427,19 @@ MUTATIONS = (
     Mutation(
         broken="a page stays promised for the last token, which never gets KV",
         file=SCHEDULER,
-        edits={"pages_for(worst - 1, ps) - pages_for(worst, ps)": "0"},
+        edits={"pages_for(request.worst - 1, ps) - pages_for(request.worst, ps)": "0"},
         test=f"{ORACLES}::test_admission",
     ),
     Mutation(
         broken="a prompt that is cached in whole is matched in whole: nothing is left to compute",
         file=PREFILL,
-        edits={"request.token_ids[: request.prompt_len - 1]": "request.token_ids[: request.prompt_len]"},
+        edits={"request.tokens(request.prefill_len - 1)": "request.tokens(request.prefill_len)"},
         test=f"{ORACLES}::test_the_same_prompt_twice_computes_one_token",
     ),
     Mutation(
         broken="a refused head is tested again at every step",
         file=PREFILL,
-        edits={"                self.retest = False\n": ""},
+        edits={'self.retest = verdict == "budget"': "self.retest = True"},
         test=f"{CASES}::test_a_refused_head_is_not_tested_again_while_others_decode",
     ),
     Mutation(
@@ -458,7 +462,11 @@ MUTATIONS = (
     Mutation(
         broken="an aborted chunk goes on",
         file=SCHEDULER,
-        edits={"if self.prefill.chunked is request:": "if False:"},
+        edits={
+            "                self.prefill.chunked = None\n            self.leaving": (
+                "                pass\n            self.leaving"
+            )
+        },
         test=f"{CASES}::TestAbort::test_at_any_step",
     ),
     Mutation(
@@ -519,7 +527,7 @@ MUTATIONS = (
     Mutation(
         broken="the upper part of a split node forgets who holds it",
         file=RADIX,
-        edits={"upper.locks = node.locks": "upper.locks = 0"},
+        edits={"upper.locks, upper.uses = node.locks, node.uses": "upper.locks, upper.uses = 0, node.uses"},
         test=f"{TREE}::test_locks_survive_a_split",
     ),
     Mutation(

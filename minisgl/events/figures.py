@@ -39,7 +39,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         steps, num_requests, finished: how many; a rejected request has not finished.
-        prompt_tokens, cached_tokens: of requests admitted in this run.
+        prompt_tokens, cached_tokens: of requests admitted in this run for the first time.
         output_tokens: tokens the host received.
         duration: seconds from the first submission (the start, if requests were alive then) to the end of the last
             step.
@@ -49,11 +49,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         hit_rate: cached_tokens / prompt_tokens.
         hit_rate_ceiling: the hit rate if nothing were ever evicted and every prompt were cached as soon as its request
             is admitted: whole pages, in order of admission, up to the prompt's last-but-one token; what a request had
-            put out counts once it has finished.
+            put out counts once it was handed over, which is when it has finished, or has come back from a retraction.
         occupied: pages owned or locked by requests; evictable: cached and locked by nobody; free: in the free list.
             The three add up to the pool.
         promised: pages reserved for running requests and not yet taken.
-        evicted_pages, dropped_samples: how many. retractions: 0, as this version retracts nothing.
+        evicted_pages, dropped_samples, retractions: how many. lost_tokens: tokens whose KV retractions took back.
     """
 
     steps: int
@@ -78,7 +78,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     promised: Level
     evicted_pages: int
     dropped_samples: int
-    retractions: int = 0
+    retractions: int
+    lost_tokens: int
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dicts; NaN where nothing was measured."""
@@ -101,8 +102,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
                 f"{self.output_throughput:.1f} output tokens/s, {self.total_throughput:.1f} tokens/s in all",
                 f"hit rate: {self.hit_rate:.1%} ({self.cached_tokens} of {self.prompt_tokens} prompt tokens), "
                 f"at most {self.hit_rate_ceiling:.1%} with a cache that never forgets",
-                f"pool of {self.num_pages} pages: {self.evicted_pages} evicted; {self.retractions} retractions, "
-                f"{self.dropped_samples} samples dropped",
+                f"pool of {self.num_pages} pages: {self.evicted_pages} evicted; {self.retractions} retractions "
+                f"({self.lost_tokens} tokens lost), {self.dropped_samples} samples dropped",
                 "",
                 *_aligned(spreads),
                 "",
@@ -146,6 +147,8 @@ def figures(keyframe: dict, events: Sequence[ev.Event], requests: Table, steps: 
         promised=_level([e.reserved_pages for e in batches]),
         evicted_pages=int(steps.evicted.sum()),
         dropped_samples=int(steps.dropped.sum()),
+        retractions=int(steps.retractions.sum()),
+        lost_tokens=int(steps.lost.sum()),
     )
 
 
@@ -177,7 +180,7 @@ class _Everything:
 
 
 def _hits(keyframe: dict, events: Iterable[ev.Event]) -> tuple[int, int, int]:
-    """Prompt tokens of requests admitted, how many of them were cached, and how many could have been."""
+    """Prompt tokens of requests admitted for the first time, how many were cached, and how many could have been."""
     everything = _Everything(keyframe["page_size"])
     nodes = keyframe["nodes"]
     for leaf in sorted(nodes.keys() - {n["parent"] for n in nodes.values()}):
@@ -188,16 +191,20 @@ def _hits(keyframe: dict, events: Iterable[ev.Event]) -> tuple[int, int, int]:
         everything.add([token for run in reversed(path) for token in run])
     tokens: dict[int, list[int]] = {}  # prompt and output of each request
     length: dict[int, int] = {}  # of its prompt
+    seated: set[int] = set()  # who was admitted before
     for uid, r in keyframe["requests"].items():
         tokens[uid], length[uid] = [*r["prompt"], *r["output"]], len(r["prompt"])
         if r["status"] in ("prefill", "running"):
             everything.add(r["prompt"])
+        if r["status"] != "waiting" or r["output"]:
+            seated.add(uid)
 
     prompt = cached = possible = 0
     for e in events:
         if isinstance(e, ev.RequestArrived):
             tokens[e.uid], length[e.uid] = list(e.prompt), len(e.prompt)
-        elif isinstance(e, ev.RequestAdmitted):
+        elif isinstance(e, ev.RequestAdmitted) and e.uid not in seated:
+            seated.add(e.uid)
             asked = tokens[e.uid][: length[e.uid]]
             prompt += len(asked)
             cached += e.cached_len
@@ -207,7 +214,7 @@ def _hits(keyframe: dict, events: Iterable[ev.Event]) -> tuple[int, int, int]:
             for uid, token, dropped in zip(e.uids, e.tokens, e.dropped, strict=True):
                 if not dropped:
                     tokens[uid].append(token)
-        elif isinstance(e, ev.Handoff) and e.finished:
+        elif isinstance(e, ev.Handoff):
             everything.add(tokens[e.uid][: e.n])
     return prompt, cached, possible
 

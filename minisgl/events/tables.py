@@ -28,6 +28,8 @@ REQUESTS = {
     "reason": "text",
     "refusals": "tests",
     "pages": "pages",
+    "retractions": "times",
+    "lost": "tokens",
     "queue_time": "s",
     "ttft": "s",
     "tpot": "s",
@@ -50,20 +52,24 @@ REQUESTS = {
 def requests(keyframe: dict, events: Iterable[ev.Event]) -> Table:
     """One row per request that arrived, was rejected, or was alive at the start, by uid.
 
-    ``cached_tokens`` are those found in the prefix cache at admission; ``output_tokens`` those received by the host,
-    dropped samples left out; ``reason`` is "" while it lives and "error" if it was rejected; ``refusals`` are
-    admission tests it failed; ``pages`` is the most its row covered, the cache's own included. A token's time is when
-    the host received it.
+    ``cached_tokens`` are those found in the prefix cache at its first admission: what it had computed itself when it
+    came back is no gain; ``output_tokens`` those received by the host, dropped samples left out; ``reason`` is "" while
+    it lives and "error" if it was rejected; ``refusals`` are admission tests it failed; ``pages`` is the most its row
+    covered, the cache's own included; ``retractions`` says how often its pages were taken back, and ``lost`` how many
+    tokens' KV with them. A token's time is when the host received it, ``admitted`` that of the first admission.
 
     ``queue_time`` = admitted - submitted; ``ttft`` (time to first token) = first_token - submitted; ``tpot`` (time per
     output token) = (last_token - first_token) / (output_tokens - 1), from two tokens on; ``e2e`` = finished -
     submitted. Of a request that was alive at the start, what came before is unknown; of a rejected one, there is none.
     """
     rows: dict[int, dict[str, Any]] = {}
+    covered: dict[int, int] = {}  # pages of its row, by uid
+    seated: set[int] = set()  # who was admitted before, here or before the start
+    counted = ("output_tokens", "refusals", "pages", "retractions", "lost")
 
     def begin(uid: int, **known: Any) -> None:
         blank = {c: NAN if unit == "s" else "" if unit == "text" else -1 for c, unit in REQUESTS.items()}
-        rows[uid] = blank | {"uid": uid, "output_tokens": 0, "refusals": 0, "pages": 0} | known
+        rows[uid] = blank | {"uid": uid, **dict.fromkeys(counted, 0)} | known
 
     def stamp(row: dict, what: str, event: ev.Event) -> None:
         row[what], row[f"{what}_step"] = event.t, event.step
@@ -78,6 +84,9 @@ def requests(keyframe: dict, events: Iterable[ev.Event]) -> Table:
                 output_tokens=len(r["output"]),
                 pages=len(r["pages"]),
             )
+            covered[r["uid"]] = len(r["pages"])
+            if r["status"] != "waiting" or r["output"]:  # one that waits and has put out something was retracted
+                seated.add(r["uid"])
     for e in events:
         if isinstance(e, ev.TokensSampled):
             for uid, dropped in zip(e.uids, e.dropped, strict=True):
@@ -89,7 +98,8 @@ def requests(keyframe: dict, events: Iterable[ev.Event]) -> Table:
                         stamp(row, "first_token", e)
         elif isinstance(e, ev.PagesAllocated):
             for uid, count in zip(e.uids, e.counts, strict=True):
-                rows[uid]["pages"] += count
+                covered[uid] += count
+                rows[uid]["pages"] = max(rows[uid]["pages"], covered[uid])
         elif isinstance(e, ev.RequestArrived):
             known = {"client_id": e.client_id or "", "submitted": e.submitted, "max_tokens": e.max_tokens}
             begin(e.uid, prompt_tokens=len(e.prompt), **known)
@@ -101,9 +111,15 @@ def requests(keyframe: dict, events: Iterable[ev.Event]) -> Table:
         elif isinstance(e, ev.AdmissionTested):
             rows[e.uid]["refusals"] += e.verdict != "admitted"
         elif isinstance(e, ev.RequestAdmitted):
-            rows[e.uid]["cached_tokens"] = e.cached_len
-            rows[e.uid]["pages"] = len(e.pages)
-            stamp(rows[e.uid], "admitted", e)
+            covered[e.uid] = len(e.pages)
+            rows[e.uid]["pages"] = max(rows[e.uid]["pages"], covered[e.uid])
+            if e.uid not in seated:
+                seated.add(e.uid)
+                rows[e.uid]["cached_tokens"] = e.cached_len
+                stamp(rows[e.uid], "admitted", e)
+        elif isinstance(e, ev.RequestRetracted):
+            rows[e.uid]["retractions"] += 1
+            rows[e.uid]["lost"] += e.lost
         elif isinstance(e, ev.RequestFinished):
             rows[e.uid]["reason"], rows[e.uid]["error"] = e.reason, e.error
             stamp(rows[e.uid], "finished", e)
@@ -141,19 +157,24 @@ STEPS = {
     "finished": "requests",
     "sampled": "tokens",
     "dropped": "tokens",
+    "retractions": "requests",
+    "lost": "tokens",
 }
 
 
-def steps(events: Iterable[ev.Event]) -> Table:
+def steps(keyframe: dict, events: Iterable[ev.Event]) -> Table:
     """One row per step; counters as they were after processing.
 
     ``phase`` and ``num_tokens`` are those of the batch launched (of the one processed, if none was);
     ``prefill_tokens`` and ``decode_tokens`` count the batch launched alone, so they can be added up. ``promised`` pages
     are reserved for running requests and not yet taken; ``pending`` ones are owned and come free with the batch in
     flight. ``forward`` is the device's time for the batch processed. The rest counts what happened in the step:
-    pages evicted, requests arrived, admitted and finished (not those rejected), admission tests refused, tokens
-    received, and samples dropped because their request had ended.
+    pages evicted, requests arrived, admitted (those that come back, too) and finished (not those rejected), admission
+    tests refused, tokens received, samples dropped because their request had ended, requests retracted, and tokens
+    whose KV was lost by that.
     """
+    prefilling = {uid for uid, r in keyframe["requests"].items() if r["status"] == "prefill"}  # have not sampled yet
+    prefilled: dict[int, int] = {}  # of each batch, tokens of prompts
     batches: dict[int, ev.BatchScheduled] = {}
     forwards: dict[int, float] = {}
     happened: defaultdict[int, Counter[str]] = defaultdict(Counter)
@@ -163,6 +184,11 @@ def steps(events: Iterable[ev.Event]) -> Table:
             ends.append(e)
         elif isinstance(e, ev.BatchScheduled):
             batches[e.batch] = e
+            columns = list(zip(e.uids, e.starts, e.ends, e.samples, strict=True))
+            prefilled[e.batch] = sum(end - start for uid, start, end, _ in columns if uid in prefilling)
+            prefilling.difference_update(uid for uid, _, _, samples in columns if samples)
+        elif isinstance(e, ev.RequestRetracted):
+            happened[e.step].update(retractions=1, lost=e.lost)
         elif isinstance(e, ev.ForwardFinished):
             forwards[e.batch] = e.finished - e.started
         elif isinstance(e, ev.TokensSampled):
@@ -174,10 +200,12 @@ def steps(events: Iterable[ev.Event]) -> Table:
             happened[e.step].update(evicted=len(e.pages))
         elif type(e) in _COUNTED:
             happened[e.step].update((_COUNTED[type(e)],))
+            if isinstance(e, ev.RequestAdmitted):
+                prefilling.add(e.uid)
 
     def row(e: ev.StepFinished) -> tuple:
         batch = batches.get(e.launched) if e.launched is not None else None
-        prefill = batch.num_tokens if batch and batch.phase == "prefill" else 0
+        prefill = prefilled[batch.batch] if batch else 0
         did = happened[e.step]
         return (
             e.step,
@@ -198,12 +226,13 @@ def steps(events: Iterable[ev.Event]) -> Table:
             e.reserved_pages,
             did["evicted"],
             NAN if e.processed is None else forwards.get(e.processed, NAN),
-            *(did[name] for name in ("arrived", "admitted", "refused", "finished", "sampled", "dropped")),
+            *(did[name] for name in DID),
         )
 
     return Table.of_rows("steps", STEPS, map(row, ends))
 
 
+DID = ("arrived", "admitted", "refused", "finished", "sampled", "dropped", "retractions", "lost")
 _COUNTED: dict[type[ev.Event], str] = {
     ev.RequestArrived: "arrived",
     ev.RequestAdmitted: "admitted",
@@ -217,6 +246,7 @@ ADMISSIONS = {
     "verdict": "text",
     "prompt_len": "tokens",
     "max_tokens": "tokens",
+    "worst": "tokens",
     "free_rows": "rows",
     "budget": "tokens",
     "matched": "tokens",

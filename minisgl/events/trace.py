@@ -77,7 +77,7 @@ class Trace:
     @cached_property
     def steps(self) -> Table:
         """One row per step: its batch, the counters after it, and what happened in it."""
-        return tables.steps(self.events)
+        return tables.steps(self.keyframe, self.events)
 
     @cached_property
     def admissions(self) -> Table:

@@ -1,7 +1,7 @@
 """Many decode steps at a time, in closed form: between two decisions a decode step only counts.
 
-As long as nobody arrives, ends, is admitted, or lacks a page, every running request gets one token a step and now and
-then the next page of the free list. What n such steps leave behind can be written down at once.
+As long as nobody arrives, ends or is admitted, every running request gets one token a step, and now and then a page.
+Decoding cannot change what a refused request lacks, so what n such steps leave behind can be written down at once.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from minisgl.core import Request, pages_for
+import numpy as np
+
+from minisgl.core import Request
 from minisgl.events import types as ev
+from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.policies import PHASES, decode_first
 
 if TYPE_CHECKING:
@@ -35,14 +38,17 @@ def advance(s: Scheduler, n: int, until: float) -> ev.StepFinished | None:
     if s.phase is not decode_first and (s.phase not in PHASES.values() or s.prefill.has_work):
         return None
     requests = [r for _, r in sorted(s.running.items())]
-    n = min(n, min((r.remain_len for r in requests), default=0))
-    while n and not _has_pages(s, requests, n):
+    n = min([n, *(r.max_tokens - len(r.output_ids) for r in requests)]) if requests else 0
+    rows = _Rows(requests, s.config.page_size)
+    # after an eviction the first of the queue is tested again: nothing comes of it, but that it may tick the cache
+    evicting = not s.prefill.waiting or not s.table.num_free
+    while n and not rows.have_pages(s.cache, n, evicting):
         n //= 2
     if not n:
         return None
     tokens = s.executor.decode_ahead(requests, n, until)
     n = len(tokens[0])
-    _take_pages(s, requests, n)
+    s.prefill.retest |= rows.take_pages(s.cache, n)
     for request, more in zip(requests, tokens, strict=True):
         request.output_ids += more
         request.device_len += n
@@ -50,36 +56,52 @@ def advance(s: Scheduler, n: int, until: float) -> ev.StepFinished | None:
     s.batches += n - 1
     last = s.batch(requests, "decode")
     for request in requests:
-        s.received(request)
+        if len(request.output_ids) == request.max_tokens or request.output_ids[-1] in request.stop_tokens:
+            s.received(request)
     s.release_completed()
     return s.announce(last, last, n)
 
 
-def _missing(request: Request, n: int, page_size: int) -> int:
-    """Pages that its row lacks for the next ``n`` tokens."""
-    return max(0, pages_for(request.device_len + n - 1, page_size) - request.num_pages)
+class _Rows:
+    """Lengths of the rows that decode, as arrays over the requests."""
 
+    def __init__(self, requests: Sequence[Request], page_size: int) -> None:
+        self.requests = requests
+        self.page_size = page_size
+        self.lengths = np.array([r.device_len for r in requests])
+        self.pages = np.array([r.num_pages for r in requests])
 
-def _has_pages(s: Scheduler, requests: Sequence[Request], n: int) -> bool:
-    """Are all pages of ``n`` steps free, so that nothing is evicted, and none of them promised to others?"""
-    missing = [_missing(r, n, s.config.page_size) for r in requests]
-    total, cache = sum(missing), s.cache
-    beyond = sum(max(0, m - r.reserved) for m, r in zip(missing, requests, strict=True) if m)
-    return total <= cache.free and (not beyond or beyond + cache.reserved <= cache.free + cache.prefix.evictable)
+    def missing(self, n: int) -> np.ndarray:
+        """Pages that each row lacks for its next ``n`` tokens."""
+        return -(-(self.lengths + n - 1) // self.page_size) - self.pages
 
+    def have_pages(self, cache: CacheManager, n: int, evicting: bool) -> bool:
+        """Can ``n`` steps have their pages, by evicting or without, and without what is promised to others?"""
+        missing = self.missing(n)
+        beyond = int(np.maximum(missing - [r.reserved for r in self.requests], 0).sum())
+        had = cache.free + cache.prefix.evictable
+        return int(missing.sum()) <= (had if evicting else cache.free) and (
+            not beyond or beyond + cache.reserved <= had
+        )
 
-def _take_pages(s: Scheduler, requests: Sequence[Request], n: int) -> None:
-    """Pages in the order in which the steps would take them: step by step, within a step by uid."""
-    ps = s.config.page_size
-    due = [
-        (page * ps + 1 - request.device_len, i)  # the step, from 0, whose token is the first of that page
-        for i, request in enumerate(requests)
-        for page in range(request.num_pages, request.num_pages + _missing(request, n, ps))
-    ]
-    pages = s.cache.allocator.allocate(len(due))
-    assert pages is not None
-    taken: dict[int, list[int]] = {}
-    for (_, i), page in zip(sorted(due), pages, strict=True):
-        taken.setdefault(i, []).append(page)
-    for i, own in taken.items():
-        s.cache.give(requests[i], own)
+    def take_pages(self, cache: CacheManager, n: int) -> bool:
+        """Pages in the order in which the steps would take them; whether the last step evicts for them."""
+        missing = self.missing(n)
+        who = np.repeat(np.arange(len(missing)), missing)
+        if not len(who):
+            return False
+        which = self.pages[who] + np.arange(len(who)) - np.repeat(np.cumsum(missing) - missing, missing)  # of its row
+        opens = which * self.page_size + 1 - self.lengths[who]  # the step, from 0, that needs it
+        order = np.lexsort((who, opens))  # step by step, within a step by uid
+        taken: list[int] = []
+        evicts = False
+        for step, count in zip(*(a.tolist() for a in np.unique(opens[order], return_counts=True)), strict=True):
+            evicts = count > cache.free and step == n - 1
+            taken += cache.take(count)
+        pages = np.empty(len(who), np.int64)
+        pages[order] = taken
+        bounds = np.cumsum(missing).tolist()
+        for request, start, end in zip(self.requests, [0, *bounds], bounds, strict=False):
+            if end > start:
+                cache.give(request, pages[start:end].tolist())
+        return evicts

@@ -59,17 +59,18 @@ class CacheManager:
         request.reserved += pages
         self.reserved += pages
 
-    def _missing(self, request: Request) -> int:
-        """Pages that a request's row lacks to reach its ``device_len``."""
-        return max(0, pages_for(request.device_len, self.page_size) - request.num_pages)
+    def _missing(self, requests: Sequence[Request]) -> list[int]:
+        """Pages that each row lacks to reach its request's ``device_len``."""
+        ps = self.page_size
+        return [-(-r.device_len // ps) - r.num_pages for r in requests]
 
     def short(self, requests: Sequence[Request]) -> int:
         """Pages that a batch of these needs beyond what is free or evictable now.
 
         What a request takes beyond its promise must not be promised to anybody else, pending pages counted.
         """
-        missing = [self._missing(r) for r in requests]
-        unpromised = sum(max(0, n - r.reserved) for n, r in zip(missing, requests, strict=True))
+        missing = self._missing(requests)
+        unpromised = sum([n - r.reserved for n, r in zip(missing, requests, strict=True) if n > r.reserved])
         had = self.free + self.prefix.evictable
         return max(0, sum(missing) - had, unpromised and unpromised + self.reserved - had - self.pending)
 
@@ -78,16 +79,12 @@ class CacheManager:
 
         Exactly the missing pages are evicted, or more.
         """
-        counts = [self._missing(r) for r in requests]
+        counts = self._missing(requests)
         total = sum(counts)
         if not total:
             return False
         evicts = total > self.free
-        if evicts:
-            self._free(self.prefix.evict(total - self.free))
-        pages = self.allocator.allocate(total)
-        if pages is None:  # INVARIANT: what admission promised is there. free + evictable + pending >= reserved
-            raise LedgerError(f"{total} pages needed, {self.free} free: admission promised more than there is")
+        pages = self.take(total)
         takers = [(r, n) for r, n in zip(requests, counts, strict=True) if n]
         slots, ps, done = self.table.slots(pages), self.page_size, 0  # of all at once: most take a single page
         for request, n in takers:
@@ -101,6 +98,15 @@ class CacheManager:
                 pages=tuple(pages),
             )
         return evicts
+
+    def take(self, n: int) -> list[int]:
+        """``n`` pages of the free list, for which leaves are evicted if need be."""
+        if n > self.free:
+            self._free(self.prefix.evict(n - self.free))
+        pages = self.allocator.allocate(n)
+        if pages is None:  # INVARIANT: what admission promised is there. free + evictable + pending >= reserved
+            raise LedgerError(f"{n} pages needed, {self.free} free: admission promised more than there is")
+        return pages
 
     def give(self, request: Request, pages: Sequence[int]) -> None:
         """Let allocated pages be the request's next ones."""

@@ -58,29 +58,34 @@ def worst_case(request: Request, share: float) -> int:
     return request.prefill_len + max(1, math.ceil(share * request.remain_len))
 
 
+Decodable = Callable[[], list[Request]]
+
+
 class Phase(Protocol):
-    """What the next batch is made of: requests, and what to call it. Requests in ``decodable`` are by uid."""
+    """What the next batch is made of: requests, and what to call it. ``decodable()`` are those who decode, by uid."""
 
-    def __call__(self, prefill: PrefillManager, decodable: list[Request]) -> tuple[list[Request], str]: ...
+    def __call__(self, prefill: PrefillManager, decodable: Decodable) -> tuple[list[Request], str]: ...
 
 
-def prefill_first(prefill: PrefillManager, decodable: list[Request]) -> tuple[list[Request], str]:
+def prefill_first(prefill: PrefillManager, decodable: Decodable) -> tuple[list[Request], str]:
     """New prompts before anything else: first tokens come early, running requests wait for them."""
     prompts = prefill.schedule(prefill.budget)
-    return (prompts, "prefill") if prompts else (decodable, "decode")
+    return (prompts, "prefill") if prompts else (decodable(), "decode")
 
 
-def decode_first(prefill: PrefillManager, decodable: list[Request]) -> tuple[list[Request], str]:
+def decode_first(prefill: PrefillManager, decodable: Decodable) -> tuple[list[Request], str]:
     """Nobody is let in while anybody decodes: static batches, as engines had them before continuous batching (Orca)."""
-    return (decodable, "decode") if decodable else (prefill.schedule(prefill.budget), "prefill")
+    running = decodable()
+    return (running, "decode") if running else (prefill.schedule(prefill.budget), "prefill")
 
 
-def mixed(prefill: PrefillManager, decodable: list[Request]) -> tuple[list[Request], str]:
+def mixed(prefill: PrefillManager, decodable: Decodable) -> tuple[list[Request], str]:
     """Everybody decodes, and what is left of the token budget goes to prompts, in chunks (Sarathi-Serve, vLLM)."""
-    prompts = prefill.schedule(prefill.budget - len(decodable))
+    running = decodable()
+    prompts = prefill.schedule(prefill.budget - len(running))
     if not prompts:
-        return decodable, "decode"
-    return decodable + prompts, "mixed" if decodable else "prefill"
+        return running, "decode"
+    return running + prompts, "mixed" if running else "prefill"
 
 
 PHASES: dict[str, Phase] = {"prefill-first": prefill_first, "decode-first": decode_first, "mixed": mixed}

@@ -223,7 +223,7 @@ class Scheduler:
 
     def _launch(self) -> tuple[Batch | None, Batch | None]:
         """Put a batch together and launch it; the second is the batch in flight, if its pages had to be waited for."""
-        requests, phase = self.phase(self.prefill, [r for _, r in sorted(self.running.items()) if r.can_decode])
+        requests, phase = self.phase(self.prefill, self._decodable)
         drained = None
         short = self.cache.short(requests)
         if short and self.flying:
@@ -269,6 +269,10 @@ class Scheduler:
             self.table.put_back(batch.slot_writes, batch.token_writes)  # other requests' rows wait for some of them
             self._fail(batch, requests, failure)
         return batch, drained
+
+    def _decodable(self) -> list[Request]:
+        """Who may have one more token, by uid."""
+        return [r for _, r in sorted(self.running.items()) if r.can_decode]
 
     def batch(self, requests: list[Request], phase: str) -> Batch:
         """What the next forward of these requests is: the ledgers as they stand, and all writes since the last one."""

@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from minisgl.core import Batch
 from minisgl.events.types import BatchScheduled
 
-Count = int | np.ndarray
-
 
 class Work(NamedTuple):
-    """What a batch computes: the terms that its time is made of. Of many batches at once, arrays."""
+    """What a batch computes: the terms that its time is made of. Numbers, or arrays of many batches."""
 
-    prefill_tokens: Count  # tokens of requests that compute more than one
-    decode_requests: Count  # requests that compute one
-    kv_tokens: Count  # tokens whose KV is read
-    pairs: Count  # (query token, key token) pairs of the attention
+    prefill_tokens: Any  # tokens of requests that compute more than one
+    decode_requests: Any  # requests that compute one
+    kv_tokens: Any  # tokens whose KV is read
+    pairs: Any  # (query token, key token) pairs of the attention
 
 
 def work_of(batch: Batch | BatchScheduled) -> Work:

@@ -47,6 +47,7 @@ class Simulator:
     def run(self, workload: Workload) -> Outcome:
         """Submit each arrival at its time and step until all have ended."""
         scheduler, executor = self.scheduler, self.executor
+        scheduler.inbox.stop_tokens = workload.stop_tokens
         origin = executor.now()
         aborts: list[tuple[float, int]] = []
         requests: list[Request | None] = []  # in order of arrival; None was refused

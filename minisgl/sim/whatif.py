@@ -109,8 +109,8 @@ class WhatIf:
 class Sweep:
     """One outcome per value of one setting. ``table`` holds the figures; ``cliff`` is the value where they break off.
 
-    The cliff is the step between two neighbouring values that changes mean TTFT the most, in proportion; it is the
-    value on the slow side, None where nothing changes by half.
+    The cliff is the value nearest to the best one at which the mean TTFT is more than twice the best; None where none
+    is. A value at which nobody is served is beyond it.
     """
 
     def __init__(self, name: str, values: list[Any], outcomes: list[Outcome | ConfigError]) -> None:
@@ -133,15 +133,12 @@ class Sweep:
 
     @cached_property
     def cliff(self) -> Any:
-        ttft = [o.figures["ttft_mean"] for o in self.outcomes]
-        if len(ttft) < 2:
+        ttft = np.array([o.figures["ttft_mean"] for o in self.outcomes])
+        if np.isnan(ttft).all():
             return None
-        with np.errstate(all="ignore"):
-            steps = np.abs(np.diff(np.log(np.maximum(ttft, 1e-9))))
-        worst = int(np.argmax(steps))
-        if not steps[worst] > np.log(1.5):
-            return None
-        return self.values[worst if ttft[worst] > ttft[worst + 1] else worst + 1]
+        best = int(np.nanargmin(ttft))
+        beyond = [i for i in range(len(ttft)) if not ttft[i] <= 2 * ttft[best]]
+        return self.values[min(beyond, key=lambda i: abs(i - best))] if beyond else None
 
     def __repr__(self) -> str:
         cliff = "" if self.cliff is None else f", cliff at {self.name}={self.cliff}"
@@ -175,9 +172,7 @@ def sweep(trace: Trace, costs: CostModel | None = None, **values: Iterable[Any])
 def recorded_config(trace: Trace) -> EngineConfig:
     """The configuration a record was made under, for the simulator. TraceError if it does not say."""
     if "config" not in trace.about:
-        raise TraceError(
-            "this record does not hold the configuration it was made under, so nothing can be changed in it"
-        )
+        raise TraceError("this record does not say under which configuration it was made, so none can be changed")
     return replace(EngineConfig(**trace.about["config"]), check=False, poison=False, kv_gib=None)
 
 
@@ -193,7 +188,8 @@ def changed(base: EngineConfig, workload: Workload, changes: dict[str, Any]) -> 
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < np.inf:
             raise ConfigError(f"{name}={value!r}: must be a finite number above 0")
     config = replace(base, **{n: v for n, v in changes.items() if n in known})
-    return config, workload.change(**{n: changes.get(n, v) for n, v in OF_THE_WORKLOAD.items()})
+    of_the_workload: dict[str, Any] = {n: changes.get(n, v) for n, v in OF_THE_WORKLOAD.items()}
+    return config, workload.change(**of_the_workload)
 
 
 def _notes(record: Trace, workload: Workload, changes: dict[str, Any]) -> list[str]:

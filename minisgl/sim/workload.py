@@ -19,10 +19,11 @@ from minisgl.sim.generate import Lengths, Lognormal, Tree, conversations
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """Arrivals in order of time."""
+    """Arrivals in order of time; ``stop_tokens`` are the model's own ends, for those that do not ignore them."""
 
     arrivals: tuple[Arrival, ...]
     title: str = ""
+    stop_tokens: tuple[int, ...] = ()
 
     @classmethod
     def from_trace(cls, trace: Trace) -> Workload:
@@ -36,7 +37,7 @@ class Workload:
                 Arrival(
                     at=e.submitted - start,
                     prompt=np.array(e.prompt, dtype=np.int32),
-                    params=_with_stops(e),
+                    params=e.params,
                     output=outputs[e.uid],
                     abort_at=aborts[e.uid] - start if e.uid in aborts else None,
                     client_id=e.client_id,
@@ -44,6 +45,7 @@ class Workload:
                 for e in arrived
             ),
             trace.title,
+            tuple(trace.about.get("stop_tokens", ())),
         )
 
     # -- from files --------------------------------------------------------------------------------------------------
@@ -244,7 +246,7 @@ class Workload:
                 params=_replace(a.params, **params),
             )
 
-        return Workload(tuple(map(changed, self.arrivals)), self.title)
+        return replace(self, arrivals=tuple(map(changed, self.arrivals)))
 
     @property
     def longest(self) -> int:
@@ -284,11 +286,6 @@ def recorded_outputs(trace: Trace) -> dict[int, np.ndarray]:
                 output += [-1] * (place - len(output))
                 output[place:] = [token]
     return {uid: np.array(output, dtype=np.int32) for uid, output in outputs.items()}
-
-
-def _with_stops(e: ev.RequestArrived) -> SamplingParams:
-    """A record's own parameters, its clamped length and all tokens that stop it, so that no model need be known."""
-    return _replace(e.params, max_tokens=e.max_tokens, stop_token_ids=e.stop_tokens, seed=e.seed)
 
 
 def _replace(params: SamplingParams, **changes: Any) -> SamplingParams:

@@ -18,6 +18,9 @@ _actions = st.one_of(
     st.tuples(st.just("step")),
     st.tuples(st.just("step")),
     st.tuples(st.just("record")),  # begin the record here, in the middle of things
+    st.tuples(st.just("clear_cache")),
+    st.tuples(st.just("drain")),
+    st.tuples(st.just("break"), st.sampled_from(["launch", "collect"])),  # the next batch's forward
 )
 _configs = st.fixed_dictionaries(
     {
@@ -27,6 +30,10 @@ _configs = st.fixed_dictionaries(
         "max_prefill_tokens": st.sampled_from([3, 7, 64]),
         "prefix_cache": st.sampled_from(["radix", "radix", "naive"]),
         "overlap": st.booleans(),
+        "order": st.sampled_from(["fcfs", "lpm", "shortest"]),
+        "admission": st.sampled_from(["conservative", "optimistic", "optimistic", 0.3]),
+        "eviction": st.sampled_from(["lru", "lfu", "fifo"]),
+        "phase": st.sampled_from(["prefill-first", "decode-first", "mixed"]),
     }
 )
 _stops = st.sampled_from([(), tuple(range(0, 1000, 7))])  # no token ends a request, or one in seven does
@@ -44,6 +51,12 @@ def record(config: dict, stops: tuple[int, ...], script: list[tuple]) -> Trace:
             run.scheduler.abort(uids[args[0] % len(uids)])
         elif what == "record":
             recorder.start()
+        elif what == "clear_cache":
+            run.scheduler.clear_cache()
+        elif what == "drain":
+            run.scheduler.drain()
+        elif what == "break":
+            run.executor.fail_at, run.executor.fail_in = len(run.executor.batches) + 1, args[0]
         elif what == "step":
             run.scheduler.step()
     run.play()

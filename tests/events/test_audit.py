@@ -199,8 +199,11 @@ WRONG = {
         r"request 4's row begins with pages \[.*\], but it locks \[.*\] \(node \d+\)",
         lambda e, s: e.uid == 4 and bool(e.pages),
     ),
-    "an admission out of nowhere": Wrong(
-        types.AdmissionTested, lambda e, s: {"uid": 3}, r"the queue begins with \[0\]"
+    "an admission of who does not wait": Wrong(
+        types.AdmissionTested,
+        lambda e, s: {"uid": s["running"][0]},
+        r"request \d is tested, but it does not wait",
+        lambda e, s: bool(s["running"]),
     ),
     "a page of a request is taken for the cache's": Wrong(
         types.Handoff,

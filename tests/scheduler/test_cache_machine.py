@@ -1,7 +1,8 @@
 """CacheManager against a naive one: every page has one owner, and moves between owners as the design's 4.3 and 4.4 say.
 
-Requests are driven by hand here: who is let in, which of them launch together, when a batch completes and who ends are
-the rules of this machine, so that orders come up which a scheduler would not choose.
+Requests are driven by hand here: who is let in and under which promise, which of them launch together, when a batch
+completes, who is thrown out and who ends are the rules of this machine, so that orders come up which a scheduler would
+not choose.
 """
 
 from __future__ import annotations
@@ -59,10 +60,12 @@ class CacheMachine(Machine):
 
     @rule(
         action=actions(
-            ("arrive", st.integers(0, 4), st.integers(1, 12), st.integers(0, 2), st.integers(1, 4), copies),
+            ("arrive", st.integers(0, 4), st.integers(1, 12), st.integers(0, 2), st.integers(1, 4), st.none(), copies),
+            ("arrive", st.integers(0, 4), st.integers(1, 12), st.integers(0, 2), st.just(8), st.integers(1, 3), copies),
             ("launch", st.integers(1, 15), st.sampled_from([2, 100]), st.booleans()),
             ("launch", st.just(15), st.just(100), st.booleans()),
             ("handoff", st.integers(0, 3), st.booleans()),
+            ("retract", st.integers(0, 3)),
             ("end_of_pass", st.sampled_from([False, False, False, True])),
         )
     )
@@ -78,18 +81,19 @@ class CacheMachine(Machine):
 
     # -- rules -------------------------------------------------------------------------------------------------------
 
-    def arrive(self, kind, n, own, more, copies):
-        """Prompts that begin alike, or are."""
+    def arrive(self, kind, n, own, more, promised, copies):
+        """Prompts that begin alike, or are; all they may generate is promised, or less."""
         for _ in range(min(copies, self.table.num_free)):
-            self.admit([kind] * n + [3] * own, more)
+            self.admit([kind] * n + [3] * own, more, promised or more)
 
-    def admit(self, prompt: list[int], max_tokens: int) -> None:
-        request = Request(self.uid, len(prompt), prompt, SamplingParams(), max_tokens, 0, frozenset())
+    def admit(self, prompt: list[int], max_tokens: int, promised: int) -> None:
+        request = Request(self.uid, np.array(prompt, np.int32), SamplingParams(), max_tokens, 0, frozenset())
+        request.worst = len(prompt) + promised
         self.uid += 1
         known = tuple(prompt[:-1])
         matched = len(self.tree.cached(known)) * self.tree.page_size
-        need = self.pages_for(len(prompt) + max_tokens) - self.pages_for(matched)
-        assert self.cache.need(request, matched) == need
+        need = self.pages_for(request.worst) - self.pages_for(matched)
+        assert self.cache.need(request.worst, matched) == need
         promised = sum(r.reserved for r in self.rows)
         fits = need + promised <= len(self.free) + self.tree.evictable + len(self.pending)
         assert self.cache.fits(need) == fits
@@ -124,9 +128,14 @@ class CacheMachine(Machine):
         batch = [r for i, r in enumerate(self.live) if some >> i & 1 and can_go_on(r)]
         for r in batch:
             r.device_len = min(r.cached_len + chunk, r.prompt_len) if r.cached_len < r.prompt_len else r.cached_len + 1
-        wanted = [self.pages_for(r.device_len) - len(self.rows[r]) for r in batch]
-        short = sum(wanted) - len(self.free) - self.tree.evictable
-        assert self.cache.short(batch) == max(0, short) == 0  # what was promised is there, with nothing in flight
+        while self.short(batch) > 0:  # only who takes more than was promised to it can be short, with nothing in flight
+            assert self.cache.short(batch) == self.short(batch)
+            self.saw("short")
+            greedy = [r for r in batch if self.wanted(r) > r.reserved]
+            greedy[-1].device_len = greedy[-1].cached_len
+            batch.remove(greedy[-1])
+        assert self.cache.short(batch) == 0
+        wanted = [self.wanted(r) for r in batch]
         evicts = sum(wanted) > len(self.free)
         if evicts:
             self.saw("evicted")
@@ -135,13 +144,24 @@ class CacheMachine(Machine):
         for r, n in zip(batch, wanted, strict=True):
             self.rows[r] += self.free[:n]
             self.free = self.free[n:]
-            while len(r.token_ids) < r.device_len:
-                r.token_ids.append(len(r.token_ids) % 2)
+            while r.num_tokens < r.device_len:
+                r.output_ids.append(r.num_tokens % 2)
             r.cached_len = r.device_len
             r.in_flight = 1
         self.flying = batch
         if not waits:
             self.complete()
+
+    def wanted(self, r: Request) -> int:
+        return self.pages_for(r.device_len) - len(self.rows[r])
+
+    def short(self, batch: list[Request]) -> int:
+        """Pages lacking: for them all, or for those who take more than was promised, when all promises are kept."""
+        there = len(self.free) + self.tree.evictable
+        beyond = sum(max(0, self.wanted(r) - r.reserved) for r in batch)
+        promised = sum(r.reserved for r in self.rows)
+        lacking = beyond + promised - there - len(self.pending) if beyond else 0
+        return max(0, sum(map(self.wanted, batch)) - there, lacking)
 
     def complete(self) -> None:
         self.cache.batch_completed()
@@ -199,6 +219,19 @@ class CacheMachine(Machine):
             if not r.in_flight:
                 self.leave(r)
 
+    def retract(self, which):
+        """Who is in no batch is thrown out: its own pages go back, uncached, and what it shares stays."""
+        idle = [r for r in self.live if not r.in_flight]
+        if not idle:
+            return
+        r = pick(idle, which)
+        own = self.rows[r][len(self.locked[r]) // self.page_size :]
+        assert self.cache.retract(r) == own
+        assert r.reserved == 0
+        self.gathered += own
+        self.saw("retracted with pages" if own else "retracted")
+        self.leave(r)
+
     def leave(self, r: Request) -> None:
         self.cache.release(r)
         assert r.handle is None
@@ -230,7 +263,7 @@ class CacheMachine(Machine):
         for r, pages in self.rows.items():
             if not r.finished:
                 assert self.table.pages(r.row, r.num_pages) == pages
-                assert r.reserved == self.pages_for(r.prompt_len + r.max_tokens) - len(pages) >= 0
+                assert r.reserved == max(0, self.pages_for(r.worst) - len(pages))
 
     @invariant()
     def every_page_has_one_owner(self):
@@ -260,5 +293,5 @@ class CacheMachine(Machine):
 
 def test_pages_change_hands():
     saw = explore(CacheMachine, runs=150, steps=40)
-    for what in ("did not fit", "duplicates", "pending", "evicted"):
+    for what in ("did not fit", "duplicates", "pending", "evicted", "short", "retracted with pages"):
         assert saw[what] > saw["runs"] / 50, saw
