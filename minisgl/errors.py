@@ -94,6 +94,14 @@ class UnknownEventsWarning(UserWarning):
     """The file holds events of types that this version does not know; they are left out."""
 
 
+class WorkloadError(MinisglError, ValueError):
+    """A workload that cannot be read, written or generated; of a file, its line is named."""
+
+
+class CostError(MinisglError, ValueError):
+    """A cost model that cannot be made: too few timed batches to fit, a model or a device that no table lists."""
+
+
 class MissingLibraryError(MinisglError, ImportError):
     """A library that minisgl can use but does not need is not installed."""
 
