@@ -4,9 +4,9 @@ Each is an :class:`Answer`: sentences that cite step and event, the numbers they
 """
 
 from minisgl.sim.answers.answer import Answer
-from minisgl.sim.answers.blame import blame
-from minisgl.sim.answers.explain import QUESTIONS, explain
-from minisgl.sim.answers.reservations import reservations
-from minisgl.sim.answers.size import SHAPES, Shape, size
+from minisgl.sim.answers.blaming import blame
+from minisgl.sim.answers.promises import reservations
+from minisgl.sim.answers.questions import QUESTIONS, explain
+from minisgl.sim.answers.sizing import Shape, size
 
-__all__ = ["QUESTIONS", "SHAPES", "Answer", "Shape", "blame", "explain", "reservations", "size"]
+__all__ = ["QUESTIONS", "Answer", "Shape", "blame", "explain", "reservations", "size"]

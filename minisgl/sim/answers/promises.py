@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minisgl.core import pages_for
+from minisgl.errors import CostError
 from minisgl.events import types as ev
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
@@ -13,6 +14,8 @@ from minisgl.sim.answers import pictures
 from minisgl.sim.answers.answer import Answer, cite, seconds
 from minisgl.sim.answers.books import Books
 from minisgl.sim.answers.pictures import Look
+from minisgl.sim.costs import DEFAULT, CostModel
+from minisgl.sim.fit import fit
 from minisgl.sim.whatif import whatif
 
 LOOKS = {
@@ -196,12 +199,17 @@ def _optimistic(trace: Trace, facts: dict) -> list[str]:
         return []
     if trace.about["config"].get("admission") == "optimistic":
         return ["This run was optimistic already: it promised no more than the prompt."]
-    what = whatif(trace, admission="optimistic")
+    try:
+        costs: CostModel = fit(trace)
+        modelled = "times modelled on this run's own"
+    except CostError:
+        costs, modelled = DEFAULT, "times of a default model, because this run is too short to fit one"
+    what = whatif(trace, costs, admission="optimistic")
     before, after = what.before.figures, what.after.figures
     names = ("queue_time_mean", "duration", "retractions")
     facts |= {f"optimistic_{n}": after[n] for n in names} | {f"modelled_{n}": before[n] for n in names}
     return [
-        f"Optimistic admission (modelled times): {seconds(after['queue_time_mean'])} in the queue on average "
+        f"Optimistic admission ({modelled}): {seconds(after['queue_time_mean'])} in the queue on average "
         f"instead of {seconds(before['queue_time_mean'])}, all done in {seconds(after['duration'])} instead of "
         f"{seconds(before['duration'])}, {count(after['retractions'], 'retraction')}."
     ]

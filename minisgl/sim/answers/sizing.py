@@ -14,9 +14,7 @@ from minisgl.events.words import count
 from minisgl.sim.answers import pictures
 from minisgl.sim.answers.answer import Answer
 from minisgl.sim.answers.pictures import Look, Piece
-
-GIB = 1 << 30
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1}
+from minisgl.sim.roofline import BYTES, GIB, MODELS, ModelShape
 
 
 class Shape(NamedTuple):
@@ -28,11 +26,6 @@ class Shape(NamedTuple):
     params: int = 0
 
 
-SHAPES = {  # from the models' published config.json files
-    "smollm2-135m": Shape(30, 3, 64, 134_515_008),
-    "qwen3-0.6b": Shape(28, 8, 128, 596_049_920),
-    "llama-3.1-8b": Shape(32, 8, 128, 8_030_261_248),
-}
 LOOKS = {
     "request": Look("r", pictures.SKY, "one request's worst case"),
     "rest": Look("", pictures.PALE, "left over"),
@@ -53,13 +46,13 @@ def size(
     """What a KV pool holds, or how big it must be; leave out what you want to know.
 
     Args:
-        model: a name in ``SHAPES``, a model's folder, a ModelConfig, or a Shape or tuple ``(layers, kv_heads,
-            head_dim)``.
+        model: a name in ``minisgl.sim.roofline.MODELS``, spelled in any case; a model's folder; a ModelConfig or a
+            ModelShape; or a Shape or tuple ``(layers, kv_heads, head_dim)``.
         gib: the pool's size in GiB. Weights and activations come on top: this is KV alone.
         page_size: tokens per page.
         requests: how many are to run at once, each with its worst case promised.
         length: prompt + new tokens of each, at most.
-        dtype: of KV: "bfloat16", "float16", "float32" or "float8".
+        dtype: of KV: "bfloat16", "float16" or "float32".
 
     With ``gib`` and ``length``: how many at once. With ``requests`` and ``length``: the pool that takes. With ``gib``
     and ``requests``: how long each may be.
@@ -113,7 +106,7 @@ def size(
         if gib is not None:
             said.append("They fit." if need <= pages else f"They do not fit: {need - pages:,} pages are missing.")
     if shape.params:
-        weights = shape.params * max(2, BYTES[dtype])
+        weights = shape.params * BYTES[dtype]
         rows.append(("weight_bytes", weights, "bytes"))
         said.append(f"Not part of it: {weights / GIB:.2f} GiB of weights, and the activations of a batch.")
     facts = {figure: value for figure, value, _ in rows}
@@ -139,14 +132,14 @@ def _shape(model: Any) -> tuple[str, Shape]:
         return "this shape", Shape(*model)
     if all(hasattr(model, name) for name in ("num_layers", "num_kv_heads", "head_dim")):
         return "this model", Shape(model.num_layers, model.num_kv_heads, model.head_dim)
-    known = SHAPES.get(str(model).rpartition("/")[2].lower())
+    known = MODELS.get({name.lower(): name for name in MODELS}.get(str(model).rpartition("/")[2].lower(), ""))
+    known = model if isinstance(model, ModelShape) else known
     if known:
-        return str(model), known
+        return known.name, Shape(known.layers, known.kv_heads, known.head_dim, known.params)
     if isinstance(model, (str, Path)) and Path(model).expanduser().is_dir():
         return Path(model).name, _from_folder(Path(model).expanduser())
-    names = ", ".join(map(repr, SHAPES))
     raise ConfigError(
-        f"{model!r} is no model whose shape is known; give one of {names}, a model's folder, or a tuple "
+        f"{model!r} is no model whose shape is known; give one of {', '.join(MODELS)}, a model's folder, or a tuple "
         f"(layers, kv_heads, head_dim)"
     )
 
