@@ -315,7 +315,10 @@ class TestBlame:
     def test_effects_are_not_additive(self):
         answer = blame(oracle(), 4)
         assert [r[1] for r in rows(answer, "left_out", "steps_earlier")] == [8, 8, 8, 8]
-        assert answer.facts["together"] == 8 and "they come to 32 steps, without all 4" in answer.text
+        assert (
+            answer.facts["together"] == 8
+            and "they come to 32 steps, with requests 0, 1, 2, 3 left out together it is 8" in answer.text
+        )
 
     def test_two_who_are_each_enough(self):
         answer = blame(recorded(*distinct(24, 24, 24), max_tokens=8, num_pages=64, max_running_requests=1), 2)

@@ -6,13 +6,14 @@ import itertools
 import math
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from minisgl.core import pages_for
 from minisgl.events import types as ev
 from minisgl.sim.answers import blame, explain, reservations
 from minisgl.sim.answers.blaming import _admitted
 from minisgl.sim.answers.books import Books
-from tests.events.runs import traces
+from tests.events.runs import record, traces
 
 EXAMPLES = 50
 VERDICTS = ("row", "budget", "chunk", "pages")
@@ -82,8 +83,27 @@ def found(snap, prompt):
         node = child
 
 
+# prompts that are mostly the same, one after the other on a small pool, so that much is found, and much evicted
+_common = [0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0]
+_alike = st.builds(
+    lambda n, own, new: ("submit", _common[:n] + own, new),
+    st.integers(0, 12),
+    st.lists(st.integers(0, 1), min_size=1, max_size=3),
+    st.integers(1, 4),
+)
+shared_traces = st.builds(
+    lambda ps, pages, overlap, script: record(
+        {"page_size": ps, "num_pages": pages * 4 // ps, "overlap": overlap, "check": False}, (), script
+    ),
+    st.sampled_from([1, 2, 4]),
+    st.integers(5, 7),
+    st.booleans(),
+    st.lists(st.one_of(_alike, *[st.just(("step",))] * 5), min_size=15, max_size=40),
+)
+
+
 @settings(max_examples=EXAMPLES)
-@given(traces)
+@given(st.one_of(traces, shared_traces))
 def test_missed(trace):
     requests = {row["uid"]: row for row in trace.requests.rows()}
     radix = trace.about["config"]["prefix_cache"] == "radix"

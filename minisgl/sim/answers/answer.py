@@ -11,6 +11,8 @@ from minisgl.events import types as ev
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
 
+MOST_UIDS = 8  # named in one sentence
+
 
 class Answer:
     """What was found out, for people and for programs.
@@ -65,9 +67,10 @@ def seconds(t: float) -> str:
 
 
 def requests(uids: Iterable[int]) -> str:
-    """``request 3``, ``requests 1, 2``."""
+    """``request 3``, ``requests 1, 2``; of many the first few."""
     uids = list(uids)
-    return f"request{'' if len(uids) == 1 else 's'} {', '.join(map(str, uids))}"
+    more = f" and {len(uids) - MOST_UIDS} more" if len(uids) > MOST_UIDS else ""
+    return f"request{'' if len(uids) == 1 else 's'} {', '.join(map(str, uids[:MOST_UIDS]))}{more}"
 
 
 def steps(first: int, last: int) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from tqdm.auto import tqdm
+
 from minisgl.events import types as ev
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
@@ -15,7 +17,7 @@ from minisgl.sim.answers.books import Books
 from minisgl.sim.answers.pictures import Look, Piece
 from minisgl.sim.replay import resume
 
-MOST = 16  # candidates that are tried, each by a replay: those with most pages first
+MOST = 16  # candidates that are tried, each by a replay: first those that held or wanted most pages for longest
 LOOKS = {
     "waits": Look("w", pictures.ORANGE, "steps it would still wait"),
     "earlier": Look("e", pictures.GREEN, "steps earlier without that request"),
@@ -37,6 +39,7 @@ class _Suspect:
     uid: int
     pages: int = 0  # the most its row covered then
     promised: int = 0  # the most promised to it beyond that
+    weight: int = 0  # pages held and promised, or wanted at the head of the queue, batch by batch
 
 
 def blame(trace: Trace, uid: int) -> Answer:
@@ -67,10 +70,10 @@ def blame(trace: Trace, uid: int) -> Answer:
         if admitted:
             nobody = f"Nobody: request {uid} was admitted in the step that first saw it ({cite(admitted)})."
         return Answer(question, [nobody], empty, facts, [admitted] if admitted else [])
-    tried = sorted(suspects, key=lambda s: (-s.pages - s.promised, s.uid))[:MOST]
+    tried = sorted(suspects, key=lambda s: (-s.weight, s.uid))[:MOST]
     ends = {trace.keyframe["step"]: trace.keyframe["t"]} | {e.step: e.t for e in trace.of(ev.StepFinished)}
     rows = []
-    for suspect in tried:
+    for suspect in tqdm(tried, desc="replaying", unit="replay", delay=2, leave=False):
         when = _admitted(trace, uid, [suspect.uid])
         earlier = 0 if when is None else was - when
         time = ends[was - 1] - ends[was - earlier - 1] if was - earlier - 1 in ends else float("nan")
@@ -88,6 +91,8 @@ def _suspects(trace: Trace, uid: int) -> tuple[int, ev.RequestAdmitted | None, l
     """The step that first saw the request, its first admission, and who was there while it waited."""
     books = Books(trace.keyframe)
     found: dict[int, _Suspect] = {}
+    head: _Suspect | None = None  # who was refused last, and the pages it wanted
+    wanted = 0
     waits, arrived = uid in books.waiting, trace.keyframe["step"] + 1
     for e in trace.events:
         books.apply(e)
@@ -100,12 +105,16 @@ def _suspects(trace: Trace, uid: int) -> tuple[int, ev.RequestAdmitted | None, l
         elif not waits:
             continue
         elif isinstance(e, ev.AdmissionTested) and e.verdict != "admitted" and e.uid != uid:
-            found.setdefault(e.uid, _Suspect(e.uid))
+            head = found.setdefault(e.uid, _Suspect(e.uid))
+            wanted = e.need or 0
         elif isinstance(e, ev.BatchScheduled):
             for other, pages in books.covers.items():
                 suspect = found.setdefault(other, _Suspect(other))
                 suspect.pages = max(suspect.pages, pages)
                 suspect.promised = max(suspect.promised, books.promised.get(other, 0))
+                suspect.weight += pages + books.promised.get(other, 0)
+            if head and head.uid in books.waiting:
+                head.weight += wanted
     return arrived, None, list(found.values())
 
 
@@ -142,13 +151,17 @@ def _said(uid: int, admitted: ev.RequestAdmitted | None, told: Told, rows: list[
     if len(guilty) < len(rows):
         useless = [row[0] for row in rows if row[4] <= 0]
         said.append(f"Leaving out any one of {requests(useless)} alone would not have helped.")
-    alone = sum(row[4] for row in guilty)
-    said.append(
-        f"Effects are not additive: one by one they come to {count(alone, 'step')}, without all "
-        f"{facts['tried']} of them together it is {facts['together']}."
-    )
+    if len(rows) > 1:
+        alone = sum(row[4] for row in guilty)
+        everybody = requests(sorted(uid for uid, *_ in rows))
+        said.append(
+            f"Effects are not additive: one by one they come to {count(alone, 'step')}, with {everybody} left out "
+            f"together it is {facts['together']}."
+        )
     if facts["tried"] < facts["candidates"]:
-        said.append(f"Of {facts['candidates']} candidates the {facts['tried']} with most pages were tried.")
+        said.append(
+            f"Of {facts['candidates']} candidates the {facts['tried']} that held or wanted most pages for longest were tried."
+        )
     return said
 
 

@@ -312,7 +312,7 @@ def _diverged(look: LookUp, trace: Trace) -> list[str]:
     closest, seen = look.closest
     seen = max(seen, look.deepest)
     if seen >= len(look.prompt):
-        return ["All of its prompt had been computed before."]
+        return ["All of its prompt had been computed before, or was being computed."]
     if closest < 0 or look.seen(look.others[closest]) < seen:
         if not seen:
             return ["No request before it began with the same token."]

@@ -82,8 +82,9 @@ def curves(series: Sequence[tuple[str, Sequence[float]]], looks: Looks, ends: tu
         dash = ("", ' stroke-dasharray="6 3"', ' stroke-dasharray="2 3"')[i % 3]
         title = f"<title>{escape(looks[kind].words)}</title>"
         out.append(f'<g>{title}<path d="{path}" fill="none" stroke="{looks[kind].fill}" stroke-width="2.5"{dash}/></g>')
-        at = tall - (tall - 4) * shown[-1] / most
-        out.append(_text(WIDTH - 4, max(10, min(tall, at + 4)), looks[kind].letter, "middle"))
+        k = len(shown) * (i + 1) // (len(series) + 1)  # letters stand apart, each on its own line
+        at = tall - (tall - 4) * shown[k] / most
+        out.append(_text(LEFT + (k + 0.5) * wide, max(12, at - 4), looks[kind].letter, "middle"))
     out += [_text(LEFT, tall + 16, ends[0], "start"), _text(WIDTH - 10, tall + 16, ends[1], "end")]
     return _svg(tall + 20, out) + legend(looks, {kind for kind, _ in series})
 

@@ -38,7 +38,7 @@ COLUMNS = {
     "had": "pages",
     "short": "pages",
 }
-MOST_SAID = 12  # spells told one by one
+MOST_SAID = 8  # spells told one by one
 MOST_HOLDERS = 6  # named in one sentence
 
 
