@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from minisgl.events.snapshot import Snapshot
     from minisgl.events.trace import Trace
     from minisgl.llm import LLM
+    from minisgl.sim.answers import blame, explain, reservations, size
     from minisgl.sim.replay import replay
     from minisgl.sim.simulator import Simulator
     from minisgl.sim.whatif import sweep, whatif
@@ -30,7 +31,11 @@ __all__ = [
     "Snapshot",
     "Trace",
     "Workload",
+    "blame",
+    "explain",
     "replay",
+    "reservations",
+    "size",
     "sweep",
     "whatif",
 ]
@@ -44,7 +49,11 @@ _HOME = {
     "Snapshot": "minisgl.events.snapshot",
     "Trace": "minisgl.events.trace",
     "Workload": "minisgl.sim.workload",
+    "blame": "minisgl.sim.answers",
+    "explain": "minisgl.sim.answers",
     "replay": "minisgl.sim.replay",
+    "reservations": "minisgl.sim.answers",
+    "size": "minisgl.sim.answers",
     "sweep": "minisgl.sim.whatif",
     "whatif": "minisgl.sim.whatif",
 }

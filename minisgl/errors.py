@@ -58,6 +58,10 @@ class UnknownRequestError(MinisglError, KeyError):
         return self.args[0]
 
 
+class UnknownQuestionError(MinisglError, ValueError):
+    """``explain`` knows no such question."""
+
+
 class EngineClosedError(MinisglError, RuntimeError):
     """The engine was closed; its pool is gone."""
 
@@ -88,6 +92,14 @@ class TruncatedTraceWarning(UserWarning):
 
 class UnknownEventsWarning(UserWarning):
     """The file holds events of types that this version does not know; they are left out."""
+
+
+class WorkloadError(MinisglError, ValueError):
+    """A workload that cannot be read, written or generated; of a file, its line is named."""
+
+
+class CostError(MinisglError, ValueError):
+    """A cost model that cannot be made: too few timed batches to fit, a model or a device that no table lists."""
 
 
 class MissingLibraryError(MinisglError, ImportError):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from minisgl.core import Batch
+from minisgl.events.types import BatchScheduled
 
 
 class Work(NamedTuple):
@@ -17,7 +18,7 @@ class Work(NamedTuple):
     pairs: Any  # (query token, key token) pairs of the attention
 
 
-def work_of(batch: Batch) -> Work:
+def work_of(batch: Batch | BatchScheduled) -> Work:
     prefill = decodes = pairs = 0
     for start, end in zip(batch.starts, batch.ends, strict=True):
         n = end - start
@@ -30,7 +31,7 @@ def work_of(batch: Batch) -> Work:
 
 
 class CostModel(Protocol):
-    """Seconds of a batch. Also takes a ``Work`` of arrays, of many batches at once."""
+    """Seconds of a batch; of a ``Work`` of arrays, an array (or one number, if nothing in it differs)."""
 
     def seconds(self, work: Work) -> Any: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -32,43 +32,62 @@ def replay(trace: Trace, costs: CostModel = DEFAULT) -> Trace:
     Raises:
         TraceError: the record does not say how to go on from its start.
     """
+    scheduler, executor, steps = resume(trace, costs)
+    executor.broken = _failures(trace)
+    with Recorder(_Source(scheduler, trace), trace.title) as recorder:
+        for inputs in steps:
+            inputs.feed(scheduler)
+    return recorder.trace
+
+
+def resume(
+    trace: Trace, costs: CostModel = DEFAULT, without: Collection[int] = ()
+) -> tuple[Scheduler, SimulatedExecutor, list[Inputs]]:
+    """A scheduler where the record begins, its executor, and what came from outside in each step that follows.
+
+    Requests in ``without`` never arrive; those alive at the start are aborted in the first step.
+
+    Raises:
+        TraceError: the record does not say how to go on from its start.
+    """
     if trace.checkpoint is None or "config" not in trace.about:
         raise errors.TraceError("this record holds no checkpoint and configuration, so it cannot be run again")
     config = EngineConfig(**trace.about["config"])
     executor = SimulatedExecutor(costs)
     scheduler = Scheduler(config, executor, start=(trace.keyframe, trace.checkpoint))
-    recorder = Recorder(_Source(scheduler, trace), trace.title)
-    steps = _inputs(trace)
+    steps = _inputs(trace, without)
     outputs = recorded_outputs(trace)
-    for request in scheduler.requests.values():
+    alive = list(scheduler.requests.values())
+    arriving = [m for inputs in steps for m in inputs.messages if isinstance(m, Request)]
+    for request in (*alive, *arriving):
         executor.expect(request, outputs[request.uid])
-    for inputs in steps:
-        for message in inputs.messages:
-            if isinstance(message, Request):
-                executor.expect(message, outputs[message.uid])
-    executor.broken = _failures(trace)
-    with recorder:
-        for inputs in steps:
-            for message in inputs.messages:
-                scheduler.inbox.put(message)
-            if inputs.drains:
-                scheduler.drain()
-            else:
-                scheduler.step()
-    return recorder.trace
+    if steps:
+        steps[0].messages[:0] = [Abort(r.uid, r.submitted) for r in alive if r.uid in without]
+    return scheduler, executor, steps
 
 
 @dataclass(slots=True)
-class _Inputs:
+class Inputs:
     """What came from outside in one step."""
 
     messages: list[Message]
     drains: bool = False
 
+    def feed(self, scheduler: Scheduler) -> None:
+        """Take the step."""
+        for message in self.messages:
+            scheduler.inbox.put(message)
+        if self.drains:
+            scheduler.drain()
+        else:
+            scheduler.step()
 
-def _inputs(trace: Trace) -> list[_Inputs]:
-    steps: list[_Inputs] = [_Inputs([])]
+
+def _inputs(trace: Trace, without: Collection[int]) -> list[Inputs]:
+    steps = [Inputs([])]
     for e in trace.events:
+        if getattr(e, "uid", None) in without:
+            continue
         if isinstance(e, ev.RequestArrived):
             steps[-1].messages.append(_request(e))
         elif isinstance(e, ev.RequestRejected):
@@ -81,7 +100,7 @@ def _inputs(trace: Trace) -> list[_Inputs]:
         elif isinstance(e, ev.PipelineDrained) and e.reason == "snapshot":
             steps[-1].drains = True
         elif isinstance(e, ev.StepFinished):
-            steps.append(_Inputs([]))
+            steps.append(Inputs([]))
     return steps[:-1]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,40 +12,9 @@ import numpy as np
 from minisgl.core import SamplingParams
 from minisgl.events import types as ev
 from minisgl.events.trace import Trace
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Arrival:
-    """One request on its way.
-
-    Args:
-        at: when it is submitted, seconds since start.
-        prompt: token ids, int32 ``[blocks]``.
-        params: as for the engine; ``max_tokens`` and ``ignore_eos`` matter here.
-        output: the tokens it generates; where a run goes on beyond them they are drawn, and never stop it.
-        abort_at: when the user gives up, seconds since start.
-        client_id: the caller's own name for it.
-        repeat: each entry of ``prompt`` stands for so many tokens (traces that tell blocks, not tokens).
-        length: prompt tokens, if the last block is not full.
-    """
-
-    at: float
-    prompt: np.ndarray
-    params: SamplingParams
-    output: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
-    abort_at: float | None = None
-    client_id: str | None = None
-    repeat: int = 1
-    length: int | None = None
-
-    def tokens(self) -> np.ndarray:
-        """The prompt, int32 ``[tokens]``."""
-        whole = self.prompt if self.repeat == 1 else np.repeat(self.prompt, self.repeat)
-        return whole[: self.length]
-
-    @property
-    def prompt_len(self) -> int:
-        return len(self.prompt) * self.repeat if self.length is None else self.length
+from minisgl.sim import formats
+from minisgl.sim.arrival import Arrival as Arrival
+from minisgl.sim.generate import Lengths, Lognormal, Tree, conversations
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +47,189 @@ class Workload:
             trace.title,
             tuple(trace.about.get("stop_tokens", ())),
         )
+
+    # -- from files --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def azure(cls, path: str | Path) -> Workload:
+        """An Azure LLM inference trace of 2023: prompt and output lengths, prompts that share nothing.
+
+        CSV with the columns TIMESTAMP, ContextTokens, GeneratedTokens; from github.com/Azure/AzurePublicDataset
+        (CC-BY 4.0; Patel et al., "Splitwise", ISCA 2024). Time 0 is the first request.
+
+        Raises:
+            WorkloadError: the file, or a line of it, is not like that.
+        """
+        return cls(formats.read_azure(path), Path(path).stem)
+
+    @classmethod
+    def mooncake(cls, path: str | Path, block: int = 512) -> Workload:
+        """A Mooncake trace: lengths, and a hash of every ``block`` prompt tokens and all that stand before them.
+
+        JSON lines with timestamp (ms), input_length, output_length, hash_ids; from github.com/kvcache-ai/Mooncake
+        (Apache-2.0; Qin et al., "Mooncake", FAST 2025). Each hash becomes a token that fills its block, so prompts
+        share exactly the blocks whose hashes are equal. Time 0 is the first request.
+
+        Raises:
+            WorkloadError: the file, or a line of it, is not like that.
+        """
+        return cls(formats.read_mooncake(path, block), Path(path).stem)
+
+    @classmethod
+    def jsonl(cls, path: str | Path) -> Workload:
+        """JSON lines, one request each; what ``save`` writes and what is easily written by hand.
+
+        ``{"at": 0.5, "prompt": 374, "max_tokens": 100, "output": 44}`` is a prompt of 374 tokens that nobody else has,
+        and it ends after 44 of at most 100 new ones. The fields:
+
+        - ``at``: seconds since start.
+        - ``prompt``: a number of tokens, or a list whose items are token ids or ``[what, n]``: n times the id ``what``;
+          the first n tokens of a text called ``what``, the same in every line of this file; or, if ``what`` is null, n
+          tokens that nobody else has. ``[["system", 512], [null, 40]]`` is a shared prefix and an own question.
+        - ``max_tokens``: new tokens at most; as many as ``output`` has if left out.
+        - ``output``: the same as ``prompt``, for what it generates. A number below ``max_tokens`` ends in a token that
+          stops it. Left out: it generates ``max_tokens``.
+        - ``abort_at``: seconds since start. ``id``: the caller's name for it. ``params``: other SamplingParams.
+
+        Raises:
+            WorkloadError: the file, or a line of it, is not like that.
+        """
+        return cls(formats.read_jsonl(path), Path(path).stem)
+
+    def save(self, path: str | Path) -> None:
+        """Write it as JSON lines that ``jsonl`` reads. Raises WorkloadError if it cannot be written there."""
+        formats.write_jsonl(path, self.arrivals)
+
+    # -- out of nothing ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def generate(
+        cls,
+        requests: int = 100,
+        rate: float = 10.0,
+        *,
+        arrivals: str = "poisson",
+        prompt: Lengths = Lognormal(256, 1.0, 4096),
+        new: Lengths = Lognormal(128, 0.7, 1024),
+        shared: Tree = 0,
+        skew: float = 0.0,
+        max_tokens: int | None = None,
+        seed: int = 0,
+    ) -> Workload:
+        """Requests that know nothing of each other, but for a prefix that they may share.
+
+        Args:
+            requests: how many.
+            rate: per second, on average.
+            arrivals: "poisson"; "bursty" (gamma distributed gaps that vary 4 times as much as they last, as real load
+                has them: Wang et al., "BurstGPT", 2024); "together" (all at 0).
+            prompt, new: a request's own prompt tokens, and the tokens it generates: a number, ``(from, to)``, or a
+                ``Lognormal``.
+            shared: tokens that all prompts begin with; or a tree: ``[(4, 256), (8, 64)]`` is 4 beginnings of 256
+                tokens, each with 8 continuations of 64, and each request takes one way through.
+            skew: how uneven: the k-th branch is taken ``k ** -skew`` times as often as the first (Zipf).
+            max_tokens: what every request asks for, though it ends earlier; None: what it generates.
+            seed: the same seed gives the same workload.
+
+        Raises:
+            WorkloadError: a number that makes no sense.
+        """
+        made = conversations(
+            np.random.default_rng(seed),
+            requests,
+            rate=rate,
+            arrivals=arrivals,
+            turns=1,
+            shared=shared,
+            skew=skew,
+            first=prompt,
+            further=prompt,
+            new=new,
+            max_tokens=max_tokens,
+            pace=0.0,
+            think=0.0,
+        )
+        return cls(made, f"{arrivals} requests")
+
+    @classmethod
+    def chats(
+        cls,
+        sessions: int = 20,
+        rate: float = 1.0,
+        *,
+        arrivals: str = "poisson",
+        turns: Lengths = (2, 8),
+        prompt: Lengths = Lognormal(60, 0.8, 1000),
+        new: Lengths = Lognormal(150, 0.6, 1000),
+        shared: Tree = 128,
+        skew: float = 0.0,
+        max_tokens: int | None = None,
+        pace: float = 0.03,
+        think: float = 10.0,
+        seed: int = 0,
+    ) -> Workload:
+        """People who talk in turns: each prompt is the whole conversation so far, answers included.
+
+        ``sessions`` begin at ``rate`` per second, behind a system prompt (``shared``). A turn comes when the last
+        answer has been read, ``pace`` seconds per token, and thought about, ``think`` seconds on average (exponential).
+        So times are known beforehand; where the simulated engine is slower than ``pace``, a turn may come too early.
+        The other arguments are those of ``generate``.
+        """
+        made = conversations(
+            np.random.default_rng(seed),
+            sessions,
+            rate=rate,
+            arrivals=arrivals,
+            turns=turns,
+            shared=shared,
+            skew=skew,
+            first=prompt,
+            further=prompt,
+            new=new,
+            max_tokens=max_tokens,
+            pace=pace,
+            think=think,
+        )
+        return cls(made, "chats")
+
+    @classmethod
+    def agents(
+        cls,
+        sessions: int = 10,
+        rate: float = 0.5,
+        *,
+        arrivals: str = "poisson",
+        steps: Lengths = (4, 16),
+        task: Lengths = Lognormal(200, 0.5, 2000),
+        result: Lengths = Lognormal(300, 1.0, 4000),
+        new: Lengths = Lognormal(80, 0.6, 800),
+        shared: Tree = 3000,
+        skew: float = 0.0,
+        max_tokens: int | None = None,
+        pace: float = 0.03,
+        tool: float = 1.0,
+        seed: int = 0,
+    ) -> Workload:
+        """Agents in a loop: a long system prompt with its tools, a ``task``, then call by call a tool's ``result``.
+
+        As in ``chats`` each prompt is everything so far; a call takes ``tool`` seconds on average.
+        """
+        made = conversations(
+            np.random.default_rng(seed),
+            sessions,
+            rate=rate,
+            arrivals=arrivals,
+            turns=steps,
+            shared=shared,
+            skew=skew,
+            first=task,
+            further=result,
+            new=new,
+            max_tokens=max_tokens,
+            pace=pace,
+            think=tool,
+        )
+        return cls(made, "agents")
 
     def change(self, rate: float = 1.0, max_tokens: float = 1.0, ignore_eos: bool | None = None) -> Workload:
         """The same requests ``rate`` times as fast, with ``max_tokens`` times as many tokens, told to ignore ends."""
