@@ -44,8 +44,11 @@ class Simulator:
         self.scheduler = Scheduler(config, self.executor)
         self.lock = RLock()
 
-    def run(self, workload: Workload) -> Outcome:
-        """Submit each arrival at its time and step until all have ended."""
+    def run(self, workload: Workload, watch: Callable[[float], object] | None = None) -> Outcome:
+        """Submit each arrival at its time and step until all have ended.
+
+        ``watch`` is called between steps with the seconds since the start; what it raises ends the run.
+        """
         scheduler, executor = self.scheduler, self.executor
         scheduler.inbox.stop_tokens = workload.stop_tokens
         origin = executor.now()
@@ -56,6 +59,8 @@ class Simulator:
         arrival = next(arrivals, None)
         while True:
             now = executor.now() - origin
+            if watch is not None:
+                watch(now)
             while arrival is not None and arrival.at <= now:
                 request = None
                 with suppress(RequestError):  # announced as RequestRejected

@@ -10,6 +10,7 @@ from minisgl.errors import ConfigError, TraceError
 from minisgl.events import RequestFinished
 from minisgl.events.trace import Trace
 from minisgl.sim.costs import LinearCost
+from minisgl.sim.simulator import Simulator
 from minisgl.sim.whatif import sweep, whatif
 from tests.fakes import Run
 
@@ -117,3 +118,23 @@ def test_a_sweep_of_names_and_of_what_cannot_be(trace):
     assert curve.values == ["fcfs", "lpm"] and list(curve.refused) == ["random"]
     with pytest.raises(ConfigError, match="one setting, not of 2"):
         sweep(trace, COSTS, order=["fcfs"], num_pages=[3])
+
+
+def test_another_change_of_the_same_record_shares_the_run_as_it_was(trace):
+    first = whatif(trace, COSTS, num_pages=32)
+    second = first.change(num_pages=16)
+    assert second.before is first.before and second.change().after is first.before
+    assert second.after.figures == whatif(trace, COSTS, num_pages=16).after.figures
+
+
+def test_a_watched_run_can_be_given_up(trace):
+    what, seen = whatif(trace, COSTS, num_pages=32), []
+
+    def watch(now: float) -> None:
+        seen.append(now)
+        if now > what.before.figures["duration"] / 2:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        Simulator(what.config, COSTS).run(what.workload, watch)
+    assert seen[0] == 0.0 and seen == sorted(seen) and len(seen) > 2
