@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, replace
 from threading import RLock
 from typing import Any
@@ -53,7 +52,7 @@ class Simulator:
         scheduler.inbox.stop_tokens = workload.stop_tokens
         origin = executor.now()
         aborts: list[tuple[float, int]] = []
-        requests: list[Request | None] = []  # in order of arrival; None was refused
+        requests: list[Request | RequestError] = []  # in order of arrival; an error is why one was refused
         steps: list[StepFinished] = []
         arrivals = iter(workload.arrivals)
         arrival = next(arrivals, None)
@@ -62,13 +61,15 @@ class Simulator:
             if watch is not None:
                 watch(now)
             while arrival is not None and arrival.at <= now:
-                request = None
-                with suppress(RequestError):  # announced as RequestRejected
+                try:
                     request = scheduler.submit(arrival.tokens(), arrival.params, arrival.client_id, origin + arrival.at)
+                except RequestError as error:  # announced as RequestRejected
+                    requests.append(error)
+                else:
+                    requests.append(request)
                     executor.expect(request, arrival.output)
                     if arrival.abort_at is not None:
                         heapq.heappush(aborts, (arrival.abort_at, request.uid))
-                requests.append(request)
                 arrival = next(arrivals, None)
             while aborts and aborts[0][0] <= now:
                 at, uid = heapq.heappop(aborts)

@@ -138,3 +138,10 @@ def test_a_watched_run_can_be_given_up(trace):
     with pytest.raises(TimeoutError):
         Simulator(what.config, COSTS).run(what.workload, watch)
     assert seen[0] == 0.0 and seen == sorted(seen) and len(seen) > 2
+
+
+def test_who_is_refused_and_why(trace):
+    after = whatif(trace, COSTS, num_pages=10).after
+    assert [e.uid for e in after.refusals] == after.requests.uid.tolist() == list(range(30))
+    assert "need 19 pages of 1 and the pool has 10" in str(after.refusals[0])
+    assert whatif(trace, COSTS).after.refusals == []

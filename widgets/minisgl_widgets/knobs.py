@@ -1,0 +1,128 @@
+"""The knobs of WhatIf: what can be turned, over which values, and how each is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minisgl.config import CHOICES, EngineConfig
+from minisgl.core import pages_for
+from minisgl.sim.whatif import OF_THE_WORKLOAD
+from minisgl.sim.workload import Workload
+
+POSITIONS = 40  # of a slider at most, about; the curve has a point at each
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One setting, by the name that ``whatif`` takes.
+
+    ``values`` are in order, the recorded one among them; ``ordered`` ones get a slider, others a list to choose from.
+    """
+
+    name: str
+    recorded: Any
+    values: tuple[Any, ...]
+    tooltip: str
+    unit: str = ""  # said after the value
+    ordered: bool = True
+
+    def say(self, value: Any) -> str:
+        """A value as people read it: "64 pages", "2x", "30 % promised"."""
+        if (self.name, value) in WORDS:
+            return WORDS[self.name, value]
+        if self.name == "admission":
+            return f"{value:.0%} promised"
+        if self.unit == "x":
+            return f"{value:g} x"
+        return f"{value} {self.unit}".strip()
+
+
+# Values that would say too little by themselves.
+WORDS: dict[tuple[str, Any], str] = {
+    ("order", "fcfs"): "fcfs: first come, first served",
+    ("order", "lpm"): "lpm: longest cached prefix",
+    ("order", "shortest"): "shortest: prompt + max_tokens",
+    ("admission", "conservative"): "conservative: all of it",
+    ("admission", "optimistic"): "optimistic: none of it",
+    ("eviction", "lru"): "lru: used longest ago",
+    ("eviction", "lfu"): "lfu: used least often",
+    ("eviction", "fifo"): "fifo: made first",
+    ("prefix_cache", "radix"): "radix: shares equal prefixes",
+    ("prefix_cache", "naive"): "naive: shares nothing",
+    ("ignore_eos", None): "as each request says",
+    ("ignore_eos", True): "yes: on to max_tokens",
+    ("ignore_eos", False): "no: end where the model ends",
+    ("overlap", False): "off",
+    ("overlap", True): "on: book while the device computes",
+}
+# Scales in proportion; 1 is as recorded.
+RATES = (0.1, 0.2, 0.25, 0.33, 0.5, 0.67, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0, 20.0, 50.0)
+LENGTHS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
+TOOLTIPS = {
+    "num_pages": "Pages in the KV pool.",
+    "page_size": "Tokens in a page, the unit of allocation and of prefix sharing. Bigger pages in the same number are "
+    "more memory: the button beside it keeps the memory as recorded.",
+    "max_running_requests": "Rows of the page table: requests that run at the same time at most.",
+    "max_prefill_tokens": "Tokens that one prefill batch may compute; longer prompts are computed in chunks.",
+    "rate": "Requests arrive so many times as fast.",
+    "max_tokens": "Requests may generate so many times as many tokens.",
+    "admission": "How much of max_tokens is promised when a request is let in. All of it: a running request never "
+    "lacks a page. Less: more run at once, and when pages run out one is retracted and computed again later.",
+    "prefix_cache": "Who may reuse which pages.",
+    "order": "Who is tested for admission next.",
+    "eviction": "Which unlocked leaves of the prefix cache go first.",
+    "phase": "What a batch is made of: prompts first, running requests first, or both mixed.",
+    "overlap": "Launch the next batch before the last one's result is read.",
+    "ignore_eos": "Go on where the model would end.",
+}
+
+
+def knobs_of(base: EngineConfig, workload: Workload) -> dict[str, Knob]:
+    """Every knob with the range that makes sense for a record, sliders first."""
+    assert base.num_pages is not None
+    need = min(pages_for(workload.longest, base.page_size), base.num_pages)
+    sizes = tuple(1 << i for i in range(7))
+    chunks = tuple(1 << i for i in range(3, max(10, base.max_prefill_tokens.bit_length() + 1)))
+    shares = ("optimistic", *(i / 10 for i in range(1, 10)), "conservative")
+    ranges: dict[str, tuple[Any, tuple[Any, ...], str]] = {
+        "num_pages": (
+            base.num_pages,
+            spaced(max(2, need - need // 4), 2 * base.num_pages, need, base.num_pages),
+            "pages",
+        ),
+        "page_size": (base.page_size, sizes, "tokens"),
+        "max_running_requests": (
+            base.max_running_requests,
+            spaced(1, max(8, 2 * base.max_running_requests), base.max_running_requests),
+            "rows",
+        ),
+        "max_prefill_tokens": (base.max_prefill_tokens, chunks, "tokens"),
+        "admission": (base.admission, shares, ""),
+        "rate": (OF_THE_WORKLOAD["rate"], RATES, "x"),
+        "max_tokens": (OF_THE_WORKLOAD["max_tokens"], LENGTHS, "x"),
+    }
+    knobs = [
+        Knob(name, now, with_value(values, now), TOOLTIPS[name], unit) for name, (now, values, unit) in ranges.items()
+    ]
+    choices: dict[str, tuple[Any, ...]] = {n: CHOICES[n] for n in ("prefix_cache", "order", "eviction", "phase")}
+    choices |= {"overlap": (False, True), "ignore_eos": (None, True, False)}
+    for name, values in choices.items():
+        now = OF_THE_WORKLOAD[name] if name in OF_THE_WORKLOAD else getattr(base, name)
+        knobs.append(Knob(name, now, values, TOOLTIPS[name], ordered=False))
+    return {knob.name: knob for knob in knobs}
+
+
+def spaced(least: int, most: int, *through: int) -> tuple[int, ...]:
+    """Whole numbers from ``least`` to ``most``, each about so many per cent above the one before, and ``through``."""
+    grid = np.unique(np.round(np.geomspace(least, most, POSITIONS)).astype(int)).tolist()
+    return tuple(sorted({*grid, *through}))
+
+
+def with_value(values: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    """The values with one more, in its place: names of shares stand where their share is."""
+    if value in values:
+        return values
+    return tuple(sorted((*values, value), key=lambda v: {"optimistic": 0.0, "conservative": 1.0}.get(v, v)))
