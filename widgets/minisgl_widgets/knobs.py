@@ -84,13 +84,14 @@ def knobs_of(base: EngineConfig, workload: Workload) -> dict[str, Knob]:
     """Every knob with the range that makes sense for a record, sliders first."""
     assert base.num_pages is not None
     need = min(pages_for(workload.longest, base.page_size), base.num_pages)
+    least = max(2, need - need // 4)  # a few positions at which the longest request is refused
     sizes = tuple(1 << i for i in range(7))
     chunks = tuple(1 << i for i in range(3, max(10, base.max_prefill_tokens.bit_length() + 1)))
     shares = ("optimistic", *(i / 10 for i in range(1, 10)), "conservative")
     ranges: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         "num_pages": (
             base.num_pages,
-            spaced(max(2, need - need // 4), 2 * base.num_pages, need, base.num_pages),
+            spaced(least, 2 * base.num_pages, need, base.num_pages),
             "pages",
         ),
         "page_size": (base.page_size, sizes, "tokens"),
