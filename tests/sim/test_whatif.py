@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from minisgl import Recorder
+from minisgl.core import SamplingParams
 from minisgl.errors import ConfigError, TraceError
 from minisgl.events import RequestFinished
 from minisgl.events.trace import Trace
 from minisgl.sim.costs import LinearCost
 from minisgl.sim.simulator import Simulator
 from minisgl.sim.whatif import sweep, whatif
+from minisgl.sim.workload import Workload
 from tests.fakes import Run
 
 COSTS = LinearCost(constant=0.01, prefill_token=0.001, decode_request=0.0001)
@@ -145,3 +147,16 @@ def test_who_is_refused_and_why(trace):
     assert [e.uid for e in after.refusals] == after.requests.uid.tolist() == list(range(30))
     assert "need 19 pages of 1 and the pool has 10" in str(after.refusals[0])
     assert whatif(trace, COSTS).after.refusals == []
+
+
+def test_requests_submitted_to_an_idle_engine_arrive_together():
+    run = Run(num_pages=64, max_seq_len=40)
+    with Recorder(run) as recorder:
+        for begin in (0.0, 1.0):
+            for i in range(3):
+                run.scheduler.submit([i, i + 1], SamplingParams(max_tokens=4), submitted=begin + i * 1e-5)
+            run.play()
+    trace = recorder.trace
+    at = [a.at for a in Workload.from_trace(trace).arrivals]
+    assert at[0] == at[1] == at[2] == 0 and at[3] == at[4] == at[5] > 0
+    assert whatif(trace, COSTS).before.steps == len(trace.steps)
