@@ -9,6 +9,8 @@ import numpy as np
 
 from minisgl.config import CHOICES, EngineConfig
 from minisgl.core import pages_for
+from minisgl.events.words import count
+from minisgl.scheduler.policies import promised_share
 from minisgl.sim.whatif import OF_THE_WORKLOAD
 from minisgl.sim.workload import Workload
 
@@ -26,37 +28,44 @@ class Knob:
     recorded: Any
     values: tuple[Any, ...]
     tooltip: str
-    unit: str = ""  # said after the value
+    unit: str = ""  # what is counted, in the singular
     ordered: bool = True
 
     def say(self, value: Any) -> str:
-        """A value as people read it: "64 pages", "2x", "30 % promised"."""
+        """A value as people read it: "64 pages", "× 2", "30 % promised"."""
         if (self.name, value) in WORDS:
             return WORDS[self.name, value]
         if self.name == "admission":
             return f"{value:.0%} promised"
-        if self.unit == "x":
-            return f"{value:g} x"
-        return f"{value} {self.unit}".strip()
+        if self.unit == "×":
+            return f"× {value:g}"
+        return count(value, self.unit) if self.unit else str(value)
+
+    def short(self, value: Any) -> str:
+        """A value as an axis names it: "64", "lru"."""
+        if self.name == "admission":
+            return f"{promised_share(value):.0%}"
+        return "as recorded" if value == AS_RECORDED else f"{value:g}" if self.unit else str(value)
 
 
+AS_RECORDED = "as recorded"  # of ignore_eos: each request has its own
 # Values that would say too little by themselves.
 WORDS: dict[tuple[str, Any], str] = {
-    ("order", "fcfs"): "fcfs: first come, first served",
+    ("order", "fcfs"): "fcfs: first come",
     ("order", "lpm"): "lpm: longest cached prefix",
     ("order", "shortest"): "shortest: prompt + max_tokens",
-    ("admission", "conservative"): "conservative: all of it",
-    ("admission", "optimistic"): "optimistic: none of it",
+    ("admission", "conservative"): "all promised",
+    ("admission", "optimistic"): "none promised",
     ("eviction", "lru"): "lru: used longest ago",
     ("eviction", "lfu"): "lfu: used least often",
     ("eviction", "fifo"): "fifo: made first",
-    ("prefix_cache", "radix"): "radix: shares equal prefixes",
+    ("prefix_cache", "radix"): "radix: shares prefixes",
     ("prefix_cache", "naive"): "naive: shares nothing",
-    ("ignore_eos", None): "as each request says",
+    ("ignore_eos", AS_RECORDED): "each request's own",
     ("ignore_eos", True): "yes: on to max_tokens",
-    ("ignore_eos", False): "no: end where the model ends",
+    ("ignore_eos", False): "no: end at the model's end",
     ("overlap", False): "off",
-    ("overlap", True): "on: book while the device computes",
+    ("overlap", True): "on",
 }
 # Scales in proportion; 1 is as recorded.
 RATES = (0.1, 0.2, 0.25, 0.33, 0.5, 0.67, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0, 20.0, 50.0)
@@ -92,26 +101,26 @@ def knobs_of(base: EngineConfig, workload: Workload) -> dict[str, Knob]:
         "num_pages": (
             base.num_pages,
             spaced(least, 2 * base.num_pages, need, base.num_pages),
-            "pages",
+            "page",
         ),
-        "page_size": (base.page_size, sizes, "tokens"),
+        "page_size": (base.page_size, sizes, "token"),
         "max_running_requests": (
             base.max_running_requests,
             spaced(1, max(8, 2 * base.max_running_requests), base.max_running_requests),
-            "rows",
+            "row",
         ),
-        "max_prefill_tokens": (base.max_prefill_tokens, chunks, "tokens"),
+        "max_prefill_tokens": (base.max_prefill_tokens, chunks, "token"),
         "admission": (base.admission, shares, ""),
-        "rate": (OF_THE_WORKLOAD["rate"], RATES, "x"),
-        "max_tokens": (OF_THE_WORKLOAD["max_tokens"], LENGTHS, "x"),
+        "rate": (OF_THE_WORKLOAD["rate"], RATES, "×"),
+        "max_tokens": (OF_THE_WORKLOAD["max_tokens"], LENGTHS, "×"),
     }
     knobs = [
         Knob(name, now, with_value(values, now), TOOLTIPS[name], unit) for name, (now, values, unit) in ranges.items()
     ]
     choices: dict[str, tuple[Any, ...]] = {n: CHOICES[n] for n in ("prefix_cache", "order", "eviction", "phase")}
-    choices |= {"overlap": (False, True), "ignore_eos": (None, True, False)}
+    choices |= {"overlap": (False, True), "ignore_eos": (AS_RECORDED, True, False)}
     for name, values in choices.items():
-        now = OF_THE_WORKLOAD[name] if name in OF_THE_WORKLOAD else getattr(base, name)
+        now = getattr(base, name, AS_RECORDED)
         knobs.append(Knob(name, now, values, TOOLTIPS[name], ordered=False))
     return {knob.name: knob for knob in knobs}
 

@@ -33,6 +33,7 @@ STYLE = """<style>
 .msgl-what-if th, .msgl-what-if td { padding: 1px 14px 1px 4px; border-bottom: 1px solid rgba(128, 128, 128, 0.3); }
 .msgl-what-if td { font-variant-numeric: tabular-nums; }
 .msgl-what-if th { text-align: right; }
+.msgl-knob .widget-readout { min-width: 100px; text-align: left; }
 </style>"""
 CURVE_EVERY = 0.25  # seconds between two drawings of a curve that is still being computed
 LABEL = {"description_width": "150px"}
@@ -97,40 +98,41 @@ class WhatIf(W.VBox):
             control = self._controls[knob.name] = _slider(knob) if knob.ordered else _choice(knob)
             control.observe(self._turned, "value")
             if knob.ordered:
-                said = W.HTML(f'<span style="opacity: 0.75">as recorded: {escape(knob.say(knob.recorded))}</span>')
+                said = W.HTML(f'<span style="opacity: 0.75">recorded: {escape(knob.say(knob.recorded))}</span>')
                 sliders.append(W.HBox([control, said], layout=W.Layout(align_items="center")))
             else:
                 choices.append(control)
-        shown = {"style": LABEL, "layout": W.Layout(width="400px")}
         self._metric = W.Dropdown(
             options=[(label, name) for name, (label, *_) in METRICS.items()],
-            description="the curve shows",
+            description="curve",
             tooltip="What the curve on the right shows, over the setting that was moved last.",
-            **shown,
+            style={"description_width": "60px"},
+            layout=W.Layout(width="330px"),
         )
         self._axis = W.Dropdown(
             options=[("modelled time", "t"), ("steps, which are exact", "step")],
-            description="the runs go over",
+            description="runs over",
             tooltip="The axis of the two pictures on the left.",
-            **shown,
+            style={"description_width": "80px"},
+            layout=W.Layout(width="270px"),
         )
         self._metric.observe(self._turned, "value")
         self._axis.observe(self._turned, "value")
-        buttons = W.HBox(
+        buttons = [
+            _button("Reset", "undo", "90px", "Everything as recorded.", self._reset),
+            _button("Same memory", "balance-scale", "140px", SAME_MEMORY, self._same_memory),
+        ]
+        wrap = W.Layout(flex_flow="row wrap", align_items="center")
+        self._top = W.VBox(
             [
-                _button("Reset", "undo", "120px", "Everything as recorded.", self._reset),
-                _button("Same memory", "balance-scale", "150px", SAME_MEMORY, self._same_memory),
-            ],
-            layout=W.Layout(margin="6px 0 0 154px"),
-        )
-        self._top = W.HBox(
-            [W.VBox(sliders), W.VBox([*choices, self._metric, self._axis, buttons])],
-            layout=W.Layout(flex_flow="row wrap"),
+                W.HBox([W.VBox(sliders), W.VBox(choices)], layout=W.Layout(flex_flow="row wrap")),
+                W.HBox([*buttons, self._axis, self._metric], layout=wrap),
+            ]
         )
         self._status = W.HTML(layout=W.Layout(margin="4px 0 0 0"))
         self._alert = W.HTML(layout=W.Layout(margin="0"))
         self._table = W.HTML()
-        self._progress = W.FloatProgress(0.0, max=1.0, layout=W.Layout(width="200px", visibility="hidden"))
+        self._progress = W.FloatProgress(0.0, max=1.0, layout=W.Layout(width="200px", display="none"))
         self._recorded = W.HTML()
         self._stage = W.VBox()
         show = _button("Show every page", "th", "180px", EVERY_PAGE, self._ask_pages)
@@ -326,13 +328,13 @@ class WhatIf(W.VBox):
                 self._progress.value = min(1.0, now / whole)
                 check()
 
-        self._progress.value, self._progress.layout.visibility = 0.0, "visible"
+        self._progress.value, self._progress.layout.display = 0.0, ""
         try:
             with simulator.on(None, feed.put):
                 simulator.run(what.workload, watch)
             stage = Stage(feed)
         finally:
-            self._progress.layout.visibility = "hidden"
+            self._progress.layout.display = "none"
         earlier, self._stage.children = self._stage.children, [stage]
         for old in earlier:
             old.close()
@@ -378,24 +380,26 @@ class WhatIf(W.VBox):
 
 
 def _slider(knob: Knob) -> W.SelectionSlider:
-    return W.SelectionSlider(
+    slider = W.SelectionSlider(
         options=_options(knob),
         value=knob.recorded,
         description=knob.name,
         tooltip=knob.tooltip,
         style=LABEL,
-        layout=W.Layout(width="460px"),
+        layout=W.Layout(width="400px"),
     )
+    slider.add_class("msgl-knob")
+    return slider
 
 
 def _choice(knob: Knob) -> W.Dropdown:
     return W.Dropdown(
-        options=[(said + " (as recorded)" * (value == knob.recorded), value) for said, value in _options(knob)],
+        options=[(said + " (recorded)" * (value == knob.recorded), value) for said, value in _options(knob)],
         value=knob.recorded,
         description=knob.name,
         tooltip=knob.tooltip,
-        style=LABEL,
-        layout=W.Layout(width="400px"),
+        style={"description_width": "90px"},
+        layout=W.Layout(width="340px"),
     )
 
 

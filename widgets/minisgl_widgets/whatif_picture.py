@@ -15,6 +15,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from minisgl.config import EngineConfig
+from minisgl.events.words import count
 from minisgl.sim.outcome import Outcome
 from minisgl.sim.whatif import cliff_at
 from minisgl_widgets import palette
@@ -23,7 +24,7 @@ from minisgl_widgets.knobs import Knob
 
 POINTS = 300  # of a line: twice as many are drawn at most, the least and the most of each stretch
 TICKS = 7  # values named under the curve, about
-HEIGHT = 470  # pixels
+HEIGHT = 430  # pixels
 GHOST = {"color": palette.GHOST, "width": 1.5}
 
 METRICS = {  # what the curve can show: figure -> name, tick format, unit after a tick
@@ -57,7 +58,6 @@ class Picture:
     """Draws two outcomes and a curve into ``widget``; only one thread may call it."""
 
     def __init__(self) -> None:
-        self.widget = go.FigureWidget(layout=_layout())
         places = {"pool": {"xaxis": "x", "yaxis": "y", "legend": "legend"}}
         places["queue"] = {"xaxis": "x", "yaxis": "y2", "legend": "legend2"}
         traces: list[Any] = []
@@ -83,10 +83,13 @@ class Picture:
         add("curve", "refusing", name="some requests are refused", mode="markers", marker=cross, **curve)
         here = {"symbol": "diamond", "size": 15, "color": palette.UIDS[1], "line": {"width": 2, "color": "#000"}}
         add("curve", "here", name="now", mode="markers", marker=here, **curve)
-        self.widget.add_traces(traces)
+        self.widget = go.FigureWidget(traces, _layout())
 
-    def _set(self, line: str, whose: str, /, x: Any, y: Any, **more: Any) -> None:
-        self.widget.data[self._at[line, whose]].update(x=x, y=y, **more)
+    def _trace(self, line: str, whose: str) -> Any:
+        return self.widget.data[self._at[line, whose]]
+
+    def _set(self, line: str, whose: str, x: np.ndarray, y: np.ndarray) -> None:
+        self._trace(line, whose).update(x=x, y=y)
 
     def draw_runs(
         self, before: Outcome, base: EngineConfig, after: Outcome, config: EngineConfig, axis: str = "t"
@@ -106,11 +109,12 @@ class Picture:
                     kept = thin(y)
                     self._set(column, whose, x[kept], y[kept])
             for whose, high in (("before", base.num_pages * scale), ("after", float(config.num_pages))):
-                more = {"name": f"the pool: {config.num_pages} pages"} if whose == "after" else {}
-                self._set("pool", whose, np.array([0.0, end]), np.array([high, high]), **more)
-            size = f"pages of {config.page_size} tokens" if config.page_size > 1 else "pages of one token"
+                self._set("pool", whose, np.array([0.0, end]), np.array([high, high]))
+            size = f"pages of {count(config.page_size, 'token')}"
             self.widget.layout.yaxis.title.text = size
             self.widget.layout.xaxis.title.text = AXES[axis]
+        # not in the batch: a property that only some of its traces change is lost in the browser for the others
+        self._trace("pool", "after").name = f"the pool: {config.num_pages} pages"
 
     def draw_curve(self, knob: Knob, points: Sequence[Point], here: Any, metric: str) -> None:
         """The curve as far as it is known: a point for each position of the slider, the cliff once all are."""
@@ -122,7 +126,7 @@ class Picture:
         complete = len(known) == len(points)
         values = [p.value for p in points]
         now = values.index(here)
-        shapes, notes = [], [_title(0.0, 1.0, "The pool"), _title(0.0, 0.44, "Running and waiting")]
+        shapes, notes = [], [_title(0.0, 1.0, "The pool"), _title(0.0, 0.4, "Running and waiting")]
         progress = "" if complete else f" ({len(known)} of {len(points)})"
         notes.append(_title(0.62, 1.0, f"{label[:1].upper()}{label[1:]} over {knob.name}{progress}"))
         shapes.append(_upright(values.index(knob.recorded), palette.GHOST, "longdash"))
@@ -134,18 +138,19 @@ class Picture:
         every = max(1, math.ceil(len(values) / TICKS))
         ticks = [i for i in range(len(values)) if (len(values) - 1 - i) % every == 0]
         with self.widget.batch_update():
-            self._set("curve", "all", *_xy(served), mode="lines+markers" if knob.ordered else "markers")
+            self._set("curve", "all", *_xy(served))
             self._set("curve", "refusing", *_xy(refusing))
             self._set("curve", "here", *_xy([(i, f[metric]) for i, f in known if i == now]))
             layout = self.widget.layout
             layout.shapes, layout.annotations = shapes, notes
             layout.xaxis2.update(
                 tickvals=ticks,
-                ticktext=[knob.say(values[i]).split(":")[0] for i in ticks],
+                ticktext=[knob.short(values[i]) for i in ticks],
                 range=[-0.5, len(values) - 0.5],
             )
-            layout.xaxis2.title.text = knob.name
+            layout.xaxis2.title.text = f"{knob.name}, {knob.unit}s" if len(knob.unit) > 1 else knob.name
             layout.yaxis3.update(tickformat=form, ticksuffix=unit)
+        self._trace("curve", "all").mode = "lines+markers" if knob.ordered else "markers"
 
 
 def thin(y: np.ndarray) -> np.ndarray:
@@ -190,13 +195,26 @@ def _layout() -> dict[str, Any]:
         "plot_bgcolor": ON_ANY_PAGE["plot_bgcolor"],
         "font": ON_ANY_PAGE["font"],
         "height": HEIGHT,
-        "margin": {"l": 60, "r": 15, "t": 55, "b": 60},
+        "autosize": True,
+        "margin": {"l": 60, "r": 15, "t": 55, "b": 45},
         "uirevision": "what if",  # a zoom stays while a slider moves
-        "xaxis": {"domain": [0, 0.55], "anchor": "y2", "title": {"text": ""}, "rangemode": "tozero", **axis},
-        "yaxis": {"domain": [0.58, 1], "anchor": "x", "title": {"text": ""}, **high},
-        "yaxis2": {"domain": [0, 0.42], "anchor": "x", "title": {"text": "requests"}, **high},
-        "xaxis2": {"domain": [0.62, 1], "anchor": "y3", "title": {"text": ""}, **axis, "showgrid": False},
+        "xaxis": {
+            "domain": [0, 0.55],
+            "anchor": "y2",
+            "title": {"text": "", "standoff": 8},
+            "rangemode": "tozero",
+            **axis,
+        },
+        "yaxis": {"domain": [0.6, 1], "anchor": "x", "title": {"text": "", "standoff": 8}, **high},
+        "yaxis2": {"domain": [0, 0.4], "anchor": "x", "title": {"text": "requests"}, **high},
+        "xaxis2": {
+            "domain": [0.62, 1],
+            "anchor": "y3",
+            "title": {"text": "", "standoff": 8},
+            **axis,
+            "showgrid": False,
+        },
         "yaxis3": {"anchor": "x2", **high},
         "legend": {"y": 1.0, **legend},
-        "legend2": {"y": 0.42, **legend},
+        "legend2": {"y": 0.4, **legend},
     }
