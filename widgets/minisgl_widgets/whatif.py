@@ -36,7 +36,7 @@ STYLE = """<style>
 .msgl-knob .widget-readout { min-width: 100px; text-align: left; }
 </style>"""
 CURVE_EVERY = 0.25  # seconds between two drawings of a curve that is still being computed
-LABEL = {"description_width": "150px"}
+LABEL = {"description_width": "140px"}
 
 _open: weakref.WeakValueDictionary[int, WhatIf] = weakref.WeakValueDictionary()
 
@@ -386,7 +386,7 @@ def _slider(knob: Knob) -> W.SelectionSlider:
         description=knob.name,
         tooltip=knob.tooltip,
         style=LABEL,
-        layout=W.Layout(width="400px"),
+        layout=W.Layout(width="350px"),
     )
     slider.add_class("msgl-knob")
     return slider
@@ -398,8 +398,8 @@ def _choice(knob: Knob) -> W.Dropdown:
         value=knob.recorded,
         description=knob.name,
         tooltip=knob.tooltip,
-        style={"description_width": "90px"},
-        layout=W.Layout(width="340px"),
+        style={"description_width": "85px"},
+        layout=W.Layout(width="315px"),
     )
 
 

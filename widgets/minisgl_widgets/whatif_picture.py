@@ -69,8 +69,15 @@ class Picture:
 
         for panel, name, column, look in LINES:  # the ghosts lie below
             ghost = GHOST | ({"dash": look["dash"]} if "dash" in look else {})
-            label = f"{name}, as recorded"
-            add(column, "before", name=label, mode="lines", line=ghost, **places[panel])
+            add(
+                column,
+                "before",
+                name=f"{name}, as recorded",
+                mode="lines",
+                line=ghost,
+                showlegend=False,
+                **places[panel],
+            )
         for panel, name, column, look in LINES:
             add(column, "after", name=name, mode="lines", line=look, **places[panel])
         ends = {"mode": "lines", "hoverinfo": "skip", **places["pool"]}
@@ -121,26 +128,32 @@ class Picture:
         label, form, unit = METRICS[metric]
         known = [(i, p.figures) for i, p in enumerate(points) if p.figures is not None]
         fewest = min((f["refused"] for _, f in known), default=0)
-        served = [(i, f[metric]) for i, f in known if f["refused"] == fewest]
-        refusing = [(i, f[metric]) for i, f in known if f["refused"] > fewest]
+        heights = [(i, 0.0 if math.isnan(f[metric]) else f[metric], f["refused"] > fewest) for i, f in known]
+        served = [(i, y) for i, y, refuses in heights if not refuses]
+        refusing = [(i, y) for i, y, refuses in heights if refuses]
         complete = len(known) == len(points)
         values = [p.value for p in points]
         now = values.index(here)
-        shapes, notes = [], [_title(0.0, 1.0, "The pool"), _title(0.0, 0.4, "Running and waiting")]
-        progress = "" if complete else f" ({len(known)} of {len(points)})"
-        notes.append(_title(0.62, 1.0, f"{label[:1].upper()}{label[1:]} over {knob.name}{progress}"))
+        shapes, notes = (
+            [],
+            [_title(0.0, 1.0, "The pool", "grey: as recorded"), _title(0.0, 0.4, "The queue", "grey: as recorded")],
+        )
+        progress = "" if complete else f"{len(known)} of {len(points)}"
+        notes.append(_title(0.62, 1.0, f"{label[:1].upper()}{label[1:]} over {knob.name}", progress))
         shapes.append(_upright(values.index(knob.recorded), palette.GHOST, "longdash"))
         notes.append(_mark(values.index(knob.recorded), len(values), "as recorded", 0.93))
         cliff = cliff_at([f for _, f in known]) if complete and knob.ordered else None
         if cliff is not None:
             shapes.append(_upright(cliff, palette.UIDS[5], "solid"))
             notes.append(_mark(cliff, len(values), f"<b>cliff: {knob.say(values[cliff])}</b>", 0.83))
+        if refusing:
+            notes.append(_mark(refusing[0][0], len(values), "✕ requests are refused", 0.07))
         every = max(1, math.ceil(len(values) / TICKS))
         ticks = [i for i in range(len(values)) if (len(values) - 1 - i) % every == 0]
         with self.widget.batch_update():
             self._set("curve", "all", *_xy(served))
             self._set("curve", "refusing", *_xy(refusing))
-            self._set("curve", "here", *_xy([(i, f[metric]) for i, f in known if i == now]))
+            self._set("curve", "here", *_xy([(i, y) for i, y, _ in heights if i == now]))
             layout = self.widget.layout
             layout.shapes, layout.annotations = shapes, notes
             layout.xaxis2.update(
@@ -167,9 +180,9 @@ def _xy(points: Sequence[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([p[0] for p in points], dtype=np.float64), np.array([p[1] for p in points], dtype=np.float64)
 
 
-def _title(x: float, y: float, text: str) -> dict[str, Any]:
+def _title(x: float, y: float, text: str, more: str = "") -> dict[str, Any]:
     place = {"x": x, "y": y, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 26}
-    return {"text": f"<b>{text}</b>", "showarrow": False, **place}
+    return {"text": f"<b>{text}</b>" + f"  ({more})" * bool(more), "showarrow": False, **place}
 
 
 def _upright(at: float, colour: str, dash: str) -> dict[str, Any]:
@@ -188,6 +201,7 @@ def _mark(at: int, positions: int, text: str, height: float) -> dict[str, Any]:
 def _layout() -> dict[str, Any]:
     axis = ON_ANY_PAGE["xaxis"]
     high = {"rangemode": "tozero", **axis}
+    title = {"text": "", "standoff": 8}
     legend = {"orientation": "h", "yanchor": "bottom", "x": 0, "xanchor": "left", "bgcolor": "rgba(0,0,0,0)"}
     return {
         "template": "none",
@@ -206,7 +220,7 @@ def _layout() -> dict[str, Any]:
             **axis,
         },
         "yaxis": {"domain": [0.6, 1], "anchor": "x", "title": {"text": "", "standoff": 8}, **high},
-        "yaxis2": {"domain": [0, 0.4], "anchor": "x", "title": {"text": "requests"}, **high},
+        "yaxis2": {"domain": [0, 0.4], "anchor": "x", "title": title | {"text": "requests"}, **high},
         "xaxis2": {
             "domain": [0.62, 1],
             "anchor": "y3",
