@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from html import escape
 from typing import Any, NamedTuple
 
+from minisgl.config import EngineConfig
 from minisgl.sim.outcome import Outcome
+from minisgl.sim.whatif import WhatIf
 
 
 class Figure(NamedTuple):
@@ -29,7 +30,7 @@ FIGURES = (
     Figure("output_throughput", "output tokens per second", "/s", 1),
     Figure("hit_rate", "prompt tokens found in the cache", "%", 1),
     Figure("retractions", "retractions", "", -1),
-    Figure("occupied_most", "pages occupied, most", "", 0),
+    Figure("slots_most", "KV slots occupied, most", "", 0),
     Figure("waiting_most", "requests waiting, most", "", -1),
     Figure("steps", "steps", "", 0),
     Figure("duration", "whole run", "s", -1),
@@ -47,11 +48,12 @@ class Difference(NamedTuple):
     verdict: str
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
+def differences(what: WhatIf) -> list[Difference]:
     """One line per figure; refusals and retractions only where there are any.
 
     Where other requests are refused than before, times are those of other requests too: then nothing is called better.
     """
+    before, after = _with_slots(what.before, what.base), _with_slots(what.after, what.config)
     lines, comparable = [], before["refused"] == after["refused"]
     for f in FIGURES:
         old, new = before[f.name], after[f.name]
@@ -67,6 +69,24 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Dif
                 verdict = ""
         lines.append(Difference(f.label, say(f.unit, old), say(f.unit, new), change, verdict))
     return lines
+
+
+def _with_slots(outcome: Outcome, config: EngineConfig) -> dict[str, Any]:
+    """The figures, and what was occupied in tokens: pages of two sizes cannot be compared."""
+    return outcome.figures | {"slots_most": outcome.figures["occupied_most"] * config.page_size}
+
+
+def memory(what: WhatIf) -> str:
+    """What another page size does to the size of the pool, in one sentence; "" if it stays as large."""
+    base, config = what.base, what.config
+    assert base.num_pages is not None and config.num_pages is not None
+    slots, now = base.num_pages * base.page_size, config.num_pages * config.page_size
+    if base.page_size == config.page_size or slots == now:
+        return ""
+    return (
+        f"the pool has room for {now:,} tokens instead of {slots:,}; the same memory would be "
+        f"{slots // config.page_size:,} pages of {config.page_size}"
+    )
 
 
 def _change(f: Figure, old: float, new: float) -> str:

@@ -51,19 +51,11 @@ class Knob:
 AS_RECORDED = "as recorded"  # of ignore_eos: each request has its own
 # Values that would say too little by themselves.
 WORDS: dict[tuple[str, Any], str] = {
-    ("order", "fcfs"): "fcfs: first come",
-    ("order", "lpm"): "lpm: longest cached prefix",
-    ("order", "shortest"): "shortest: prompt + max_tokens",
     ("admission", "conservative"): "all promised",
     ("admission", "optimistic"): "none promised",
-    ("eviction", "lru"): "lru: used longest ago",
-    ("eviction", "lfu"): "lfu: used least often",
-    ("eviction", "fifo"): "fifo: made first",
-    ("prefix_cache", "radix"): "radix: shares prefixes",
-    ("prefix_cache", "naive"): "naive: shares nothing",
     ("ignore_eos", AS_RECORDED): "each request's own",
-    ("ignore_eos", True): "yes: on to max_tokens",
-    ("ignore_eos", False): "no: end at the model's end",
+    ("ignore_eos", True): "yes",
+    ("ignore_eos", False): "no",
     ("overlap", False): "off",
     ("overlap", True): "on",
 }
@@ -80,12 +72,15 @@ TOOLTIPS = {
     "max_tokens": "Requests may generate so many times as many tokens.",
     "admission": "How much of max_tokens is promised when a request is let in. All of it: a running request never "
     "lacks a page. Less: more run at once, and when pages run out one is retracted and computed again later.",
-    "prefix_cache": "Who may reuse which pages.",
-    "order": "Who is tested for admission next.",
-    "eviction": "Which unlocked leaves of the prefix cache go first.",
-    "phase": "What a batch is made of: prompts first, running requests first, or both mixed.",
+    "prefix_cache": "radix shares equal prefixes; naive shares nothing.",
+    "order": "Who is tested for admission next. fcfs: who came first; lpm: who has the longest cached prefix; shortest: "
+    "who has the least prompt + max_tokens.",
+    "eviction": "Which unlocked leaves of the prefix cache go first. lru: used longest ago; lfu: used least often; "
+    "fifo: made first.",
+    "phase": "What a batch is made of. prefill-first: whoever can be let in, is; decode-first: nobody is let in while "
+    "anybody decodes; mixed: every running request decodes, prompts get the rest of max_prefill_tokens.",
     "overlap": "Launch the next batch before the last one's result is read.",
-    "ignore_eos": "Go on where the model would end.",
+    "ignore_eos": "Go on where the model would end, up to max_tokens.",
 }
 
 

@@ -19,7 +19,7 @@ from minisgl.sim.outcome import Outcome
 from minisgl.sim.simulator import Simulator
 from minisgl.sim.whatif import whatif
 from minisgl_widgets.dashboard import ALERT, every_widget
-from minisgl_widgets.differences import as_html, as_text, differences, refusals
+from minisgl_widgets.differences import as_html, as_text, differences, memory, refusals
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.knobs import Knob, knobs_of, with_value
 from minisgl_widgets.latest import LatestThread
@@ -36,7 +36,7 @@ STYLE = """<style>
 .msgl-knob .widget-readout { min-width: 100px; text-align: left; }
 </style>"""
 CURVE_EVERY = 0.25  # seconds between two drawings of a curve that is still being computed
-LABEL = {"description_width": "140px"}
+LABEL = {"description_width": "155px"}
 
 _open: weakref.WeakValueDictionary[int, WhatIf] = weakref.WeakValueDictionary()
 
@@ -232,6 +232,11 @@ class WhatIf(W.VBox):
         return self.result.table
 
     @property
+    def notes(self) -> list[str]:
+        """What to keep in mind."""
+        return [*self.result.notes, *filter(None, [memory(self.result)])]
+
+    @property
     def trace(self) -> Trace:
         """The run as it would be, with every event."""
         return self.result.trace
@@ -348,14 +353,14 @@ class WhatIf(W.VBox):
     # -- without a browser ---------------------------------------------------------------------------------------------
 
     def _html_table(self) -> str:
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.result.notes)
-        return as_html(differences(self.before.figures, self.outcome.figures)) + (f"<ul>{notes}</ul>" if notes else "")
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return as_html(differences(self.result)) + (f"<ul>{notes}</ul>" if notes else "")
 
     def __repr__(self) -> str:
         said = ", ".join(f"{n}={v!r}" for n, v in self.result.changes.items()) or "everything as recorded"
         lines = [f"WhatIf({said})", *(f"✕ {line}" for line in self.errors)]
-        lines.append(as_text(differences(self.before.figures, self.outcome.figures)))
-        return "\n".join([*lines, *(f"note: {note}" for note in self.result.notes)])
+        lines.append(as_text(differences(self.result)))
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         said = ", ".join(f"{n} = {self.knobs[n].say(v)}" for n, v in self.result.changes.items())
@@ -386,7 +391,7 @@ def _slider(knob: Knob) -> W.SelectionSlider:
         description=knob.name,
         tooltip=knob.tooltip,
         style=LABEL,
-        layout=W.Layout(width="350px"),
+        layout=W.Layout(width="370px"),
     )
     slider.add_class("msgl-knob")
     return slider
@@ -399,7 +404,7 @@ def _choice(knob: Knob) -> W.Dropdown:
         description=knob.name,
         tooltip=knob.tooltip,
         style={"description_width": "85px"},
-        layout=W.Layout(width="315px"),
+        layout=W.Layout(width="270px"),
     )
 
 

@@ -138,8 +138,7 @@ class Picture:
             [],
             [_title(0.0, 1.0, "The pool", "grey: as recorded"), _title(0.0, 0.4, "The queue", "grey: as recorded")],
         )
-        progress = "" if complete else f"{len(known)} of {len(points)}"
-        notes.append(_title(0.62, 1.0, f"{label[:1].upper()}{label[1:]} over {knob.name}", progress))
+        notes.append(_title(0.62, 1.0, f"{label[:1].upper()}{label[1:]}", f"over {knob.name}"))
         shapes.append(_upright(values.index(knob.recorded), palette.GHOST, "longdash"))
         notes.append(_mark(values.index(knob.recorded), len(values), "as recorded", 0.93))
         cliff = cliff_at([f for _, f in known]) if complete and knob.ordered else None
@@ -161,7 +160,7 @@ class Picture:
                 ticktext=[knob.short(values[i]) for i in ticks],
                 range=[-0.5, len(values) - 0.5],
             )
-            layout.xaxis2.title.text = f"{knob.name}, {knob.unit}s" if len(knob.unit) > 1 else knob.name
+            layout.xaxis2.title.text = knob.name + ("" if complete else f" ({len(known)} of {len(points)} computed)")
             layout.yaxis3.update(tickformat=form, ticksuffix=unit)
         self._trace("curve", "all").mode = "lines+markers" if knob.ordered else "markers"
 
@@ -180,9 +179,9 @@ def _xy(points: Sequence[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([p[0] for p in points], dtype=np.float64), np.array([p[1] for p in points], dtype=np.float64)
 
 
-def _title(x: float, y: float, text: str, more: str = "") -> dict[str, Any]:
+def _title(x: float, y: float, text: str, more: str = "(grey: as recorded)") -> dict[str, Any]:
     place = {"x": x, "y": y, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 26}
-    return {"text": f"<b>{text}</b>" + f"  ({more})" * bool(more), "showarrow": False, **place}
+    return {"text": f"<b>{text}</b> {more}", "showarrow": False, **place}
 
 
 def _upright(at: float, colour: str, dash: str) -> dict[str, Any]:
