@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minisgl.core import Request
+from minisgl.errors import RequestError
 from minisgl.events.figures import Spread, spread
 from minisgl.events.table import Table
 from minisgl.events.types import StepFinished
@@ -50,7 +51,7 @@ class Outcome:
     def __init__(
         self,
         workload: Workload,
-        requests: list[Request | None],
+        requests: list[Request | RequestError],
         executor: SimulatedExecutor,
         steps: list[StepFinished],
         num_pages: int,
@@ -66,8 +67,8 @@ class Outcome:
     def requests(self) -> Table:
         ex, rows = self._executor, []
         for arrival, r in zip(self.workload.arrivals, self._requests, strict=True):
-            if r is None:
-                rows.append((-1, arrival.prompt_len, 0, 0, "error", 0, arrival.at, *[np.nan] * 4))
+            if isinstance(r, RequestError):
+                rows.append((r.uid, arrival.prompt_len, 0, 0, "error", 0, arrival.at, *[np.nan] * 4))
                 continue
             began, first, last = (times.get(r.uid, np.nan) for times in (ex.began, ex.first_token, ex.last_token))
             new = len(r.output_ids)
@@ -76,6 +77,11 @@ class Outcome:
             reason = r.finish_reason or ""
             rows.append((r.uid, r.prompt_len, r.cached_tokens, new, reason, r.retractions, r.submitted, *waits))
         return Table.of_rows("requests", REQUESTS, rows)
+
+    @property
+    def refusals(self) -> list[RequestError]:
+        """Why requests were refused, in order of arrival; each error knows its ``uid``."""
+        return [r for r in self._requests if isinstance(r, RequestError)]
 
     @cached_property
     def curve(self) -> Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, replace
 from threading import RLock
 from typing import Any
@@ -44,26 +43,33 @@ class Simulator:
         self.scheduler = Scheduler(config, self.executor)
         self.lock = RLock()
 
-    def run(self, workload: Workload) -> Outcome:
-        """Submit each arrival at its time and step until all have ended."""
+    def run(self, workload: Workload, watch: Callable[[float], object] | None = None) -> Outcome:
+        """Submit each arrival at its time and step until all have ended.
+
+        ``watch`` is called between steps with the seconds since the start; what it raises ends the run.
+        """
         scheduler, executor = self.scheduler, self.executor
         scheduler.inbox.stop_tokens = workload.stop_tokens
         origin = executor.now()
         aborts: list[tuple[float, int]] = []
-        requests: list[Request | None] = []  # in order of arrival; None was refused
+        requests: list[Request | RequestError] = []  # in order of arrival; an error is why one was refused
         steps: list[StepFinished] = []
         arrivals = iter(workload.arrivals)
         arrival = next(arrivals, None)
         while True:
             now = executor.now() - origin
+            if watch is not None:
+                watch(now)
             while arrival is not None and arrival.at <= now:
-                request = None
-                with suppress(RequestError):  # announced as RequestRejected
+                try:
                     request = scheduler.submit(arrival.tokens(), arrival.params, arrival.client_id, origin + arrival.at)
+                except RequestError as error:  # announced as RequestRejected
+                    requests.append(error)
+                else:
+                    requests.append(request)
                     executor.expect(request, arrival.output)
                     if arrival.abort_at is not None:
                         heapq.heappush(aborts, (arrival.abort_at, request.uid))
-                requests.append(request)
                 arrival = next(arrivals, None)
             while aborts and aborts[0][0] <= now:
                 at, uid = heapq.heappop(aborts)

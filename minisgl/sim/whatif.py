@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from html import escape
@@ -54,21 +54,29 @@ class WhatIf:
     Steps are exact; milliseconds are modelled by ``costs``. ``notes`` say what to keep in mind.
     """
 
-    def __init__(self, record: Trace, costs: CostModel, changes: dict[str, Any]) -> None:
+    def __init__(
+        self, record: Trace, costs: CostModel, changes: dict[str, Any], unchanged: WhatIf | None = None
+    ) -> None:
         self.record = record
         self.costs = costs
         self.changes = changes
-        self.base = recorded_config(record)
-        self.config, self.workload = changed(self.base, Workload.from_trace(record), changes)
+        self._unchanged = unchanged
+        self.base: EngineConfig = unchanged.base if unchanged else recorded_config(record)
+        self.recorded: Workload = unchanged.recorded if unchanged else Workload.from_trace(record)
+        self.config, self.workload = changed(self.base, self.recorded, changes)
         self.notes = _notes(record, self.workload, changes)
+
+    def change(self, **changes: Any) -> WhatIf:
+        """The same record on the same clock with these changes instead; the run as it was is not made again."""
+        return WhatIf(self.record, self.costs, changes, self._unchanged or self)
 
     @cached_property
     def before(self) -> Outcome:
-        return Simulator(self.base, self.costs).run(Workload.from_trace(self.record))
+        return self._unchanged.before if self._unchanged else Simulator(self.base, self.costs).run(self.recorded)
 
     @cached_property
     def after(self) -> Outcome:
-        return Simulator(self.config, self.costs).run(self.workload)
+        return Simulator(self.config, self.costs).run(self.workload) if self.changes else self.before
 
     @cached_property
     def trace(self) -> Trace:
@@ -110,7 +118,7 @@ class Sweep:
     """One outcome per value of one setting. ``table`` holds the figures; ``cliff`` is the value where they break off.
 
     The cliff is the value nearest to the best one at which the mean TTFT is more than twice the best; None where none
-    is. A value at which nobody is served is beyond it.
+    is. A value at which requests are refused that another one serves is beyond it: those left are faster without them.
     """
 
     def __init__(self, name: str, values: list[Any], outcomes: list[Outcome | ConfigError]) -> None:
@@ -133,12 +141,8 @@ class Sweep:
 
     @cached_property
     def cliff(self) -> Any:
-        ttft = np.array([o.figures["ttft_mean"] for o in self.outcomes])
-        if np.isnan(ttft).all():
-            return None
-        best = int(np.nanargmin(ttft))
-        beyond = [i for i in range(len(ttft)) if not ttft[i] <= 2 * ttft[best]]
-        return self.values[min(beyond, key=lambda i: abs(i - best))] if beyond else None
+        at = cliff_at([o.figures for o in self.outcomes])
+        return None if at is None else self.values[at]
 
     def __repr__(self) -> str:
         cliff = "" if self.cliff is None else f", cliff at {self.name}={self.cliff}"
@@ -167,6 +171,17 @@ def sweep(trace: Trace, costs: CostModel | None = None, **values: Iterable[Any])
         except ConfigError as error:
             outcomes.append(error)
     return Sweep(name, every, outcomes)
+
+
+def cliff_at(figures: Sequence[dict[str, Any]]) -> int | None:
+    """Which of the values of a setting, in order, is the cliff, from the figures at each (see :class:`Sweep`)."""
+    fewest = min((f["refused"] for f in figures), default=0)
+    times = np.array([f["ttft_mean"] if f["refused"] == fewest else np.nan for f in figures])
+    if np.isnan(times).all():
+        return None
+    best = int(np.nanargmin(times))
+    beyond = [i for i in range(len(times)) if not times[i] <= 2 * times[best]]
+    return min(beyond, key=lambda i: abs(i - best)) if beyond else None
 
 
 def recorded_config(trace: Trace) -> EngineConfig:

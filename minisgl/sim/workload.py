@@ -27,15 +27,21 @@ class Workload:
 
     @classmethod
     def from_trace(cls, trace: Trace) -> Workload:
-        """The requests of a recorded run, with the tokens they generated; time 0 is the first arrival."""
+        """The requests of a recorded run, with the tokens they generated; time 0 is the first arrival.
+
+        What was submitted while the engine had nothing to do, and first seen by the same step, arrives together: in
+        modelled time the engine would begin with the first one, but the real one was not stepped before the last.
+        """
         outputs = recorded_outputs(trace)
         aborts = {e.uid: e.submitted for e in reversed(trace.of(ev.AbortRequested))}
         arrived = trace.of(ev.RequestArrived)
-        start = min((e.submitted for e in arrived), default=0.0)
+        together = _together(trace)
+        at = {e.uid: together.get(e.step, e.submitted) for e in arrived}
+        start = min(at.values(), default=0.0)
         return cls(
             tuple(
                 Arrival(
-                    at=e.submitted - start,
+                    at=at[e.uid] - start,
                     prompt=np.array(e.prompt, dtype=np.int32),
                     params=e.params,
                     output=outputs[e.uid],
@@ -264,6 +270,18 @@ class Workload:
             f"Workload({self.title + ': ' if self.title else ''}{len(self)} requests in {self.arrivals[-1].at:.1f} s, "
             f"{prompt} prompt tokens, {new} new at most)"
         )
+
+
+def _together(trace: Trace) -> dict[int, float]:
+    """Of each step that woke an idle engine: when the last of the requests that it saw was submitted."""
+    idle = all(r["status"] == "finished" for r in trace.keyframe["requests"].values())
+    found: dict[int, float] = {}
+    for e in trace.of(ev.RequestArrived, ev.StepFinished):
+        if isinstance(e, ev.StepFinished):
+            idle = not (e.running or e.waiting)
+        elif idle:
+            found[e.step] = max(e.submitted, found.get(e.step, e.submitted))
+    return found
 
 
 def recorded_outputs(trace: Trace) -> dict[int, np.ndarray]:

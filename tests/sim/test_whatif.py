@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from minisgl import Recorder
+from minisgl.core import SamplingParams
 from minisgl.errors import ConfigError, TraceError
 from minisgl.events import RequestFinished
 from minisgl.events.trace import Trace
 from minisgl.sim.costs import LinearCost
+from minisgl.sim.simulator import Simulator
 from minisgl.sim.whatif import sweep, whatif
+from minisgl.sim.workload import Workload
 from tests.fakes import Run
 
 COSTS = LinearCost(constant=0.01, prefill_token=0.001, decode_request=0.0001)
@@ -117,3 +120,43 @@ def test_a_sweep_of_names_and_of_what_cannot_be(trace):
     assert curve.values == ["fcfs", "lpm"] and list(curve.refused) == ["random"]
     with pytest.raises(ConfigError, match="one setting, not of 2"):
         sweep(trace, COSTS, order=["fcfs"], num_pages=[3])
+
+
+def test_another_change_of_the_same_record_shares_the_run_as_it_was(trace):
+    first = whatif(trace, COSTS, num_pages=32)
+    second = first.change(num_pages=16)
+    assert second.before is first.before and second.change().after is first.before
+    assert second.after.figures == whatif(trace, COSTS, num_pages=16).after.figures
+
+
+def test_a_watched_run_can_be_given_up(trace):
+    what, seen = whatif(trace, COSTS, num_pages=32), []
+
+    def watch(now: float) -> None:
+        seen.append(now)
+        if now > what.before.figures["duration"] / 2:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        Simulator(what.config, COSTS).run(what.workload, watch)
+    assert seen[0] == 0.0 and seen == sorted(seen) and len(seen) > 2
+
+
+def test_who_is_refused_and_why(trace):
+    after = whatif(trace, COSTS, num_pages=10).after
+    assert [e.uid for e in after.refusals] == after.requests.uid.tolist() == list(range(30))
+    assert "need 19 pages of 1 and the pool has 10" in str(after.refusals[0])
+    assert whatif(trace, COSTS).after.refusals == []
+
+
+def test_requests_submitted_to_an_idle_engine_arrive_together():
+    run = Run(num_pages=64, max_seq_len=40)
+    with Recorder(run) as recorder:
+        for begin in (0.0, 1.0):
+            for i in range(3):
+                run.scheduler.submit([i, i + 1], SamplingParams(max_tokens=4), submitted=begin + i * 1e-5)
+            run.play()
+    trace = recorder.trace
+    at = [a.at for a in Workload.from_trace(trace).arrivals]
+    assert at[0] == at[1] == at[2] == 0 and at[3] == at[4] == at[5] > 0
+    assert whatif(trace, COSTS).before.steps == len(trace.steps)

@@ -1,7 +1,8 @@
 """Views of a running or recorded engine for notebooks: everything draws a Snapshot and nothing else.
 
-``Dashboard(llm)`` drives an engine and shows it live; ``Stage(trace)`` plays a recorded run; ``view(snapshot)`` is a
-picture in text and HTML; ``pool_chart`` and ``admission_chart`` are Plotly figures; ``export_html`` writes a page.
+``Dashboard(llm)`` drives an engine and shows it live; ``Stage(trace)`` plays a recorded run; ``WhatIf(trace)`` puts it
+under sliders; ``view(snapshot)`` is a picture in text and HTML; ``pool_chart`` and ``admission_chart`` are Plotly
+figures; ``export_html`` writes a page.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from minisgl_widgets.stage import Stage as Stage
     from minisgl_widgets.static_views import View as View
     from minisgl_widgets.static_views import view as view
+    from minisgl_widgets.whatif import WhatIf as WhatIf
 
 _HOME = {
     "Dashboard": "dashboard",
     "Stage": "stage",
     "View": "static_views",
+    "WhatIf": "whatif",
     "admission_chart": "charts",
     "export_html": "export",
     "pool_chart": "charts",

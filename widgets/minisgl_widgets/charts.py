@@ -21,6 +21,15 @@ AREAS = {  # of the pool chart, from the bottom up: counter -> name, colour
     "evictable_pages": ("cached, evictable", palette.KINDS["evictable"]),
     "free_pages": ("free", palette.KINDS["free"]),
 }
+# Plotly does not follow the page's theme: no background, and a grey that reads on white and on JupyterLab's black.
+_GREY = {"gridcolor": "rgba(128,128,128,0.3)", "linecolor": palette.GREY, "zerolinecolor": palette.GREY}
+ON_ANY_PAGE: dict[str, Any] = {
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"color": palette.GREY},
+    "xaxis": _GREY,
+    "yaxis": _GREY,
+}
 TEST_GAP = 0.5  # between the bars of two tests, in bars
 BAR_HEIGHT = 22  # pixels
 CHART_EDGES = 130  # pixels above and below the bars
@@ -112,12 +121,12 @@ def _bar(name: str) -> dict[str, Any]:
 
 def _layout(title: str, x: str, y: str) -> dict[str, Any]:
     """Plain axes and no template: a template is seven kilobytes in every notebook."""
-    return {
+    return ON_ANY_PAGE | {
         "template": "none",
         "title": {"text": title},
-        "xaxis": {"title": {"text": x}},
-        "yaxis": {"title": {"text": y}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": x}, **ON_ANY_PAGE["xaxis"]},
+        "yaxis": {"title": {"text": y}, "rangemode": "tozero", **ON_ANY_PAGE["yaxis"]},
         "height": 320,
         "margin": {"l": 50, "r": 10, "t": 70, "b": 60},
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "bgcolor": "rgba(0,0,0,0)"},
     }

@@ -396,7 +396,8 @@ def every_widget(top: W.Widget) -> list[W.Widget]:
             continue
         found.append(widget)
         waiting += getattr(widget, "children", ())
-        waiting += [part for part in (getattr(widget, "layout", None), getattr(widget, "style", None)) if part]
+        parts = (getattr(widget, "layout", None), getattr(widget, "style", None))
+        waiting += [part for part in parts if isinstance(part, W.Widget)]  # a figure's layout is none
     return found
 
 

@@ -1,0 +1,233 @@
+"""The picture of WhatIf: pool and queues of two runs over time, and the curve over the setting in hand.
+
+One Plotly figure for all of it, because each one that is made costs a browser five megabytes. It is drawn on nothing
+and written in a grey that reads on light and dark pages alike, since Plotly does not follow the page's theme.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from minisgl.config import EngineConfig
+from minisgl.events.words import count
+from minisgl.sim.outcome import Outcome
+from minisgl.sim.whatif import cliff_at
+from minisgl_widgets import palette
+from minisgl_widgets.charts import ON_ANY_PAGE
+from minisgl_widgets.knobs import Knob
+
+POINTS = 300  # of a line: twice as many are drawn at most, the least and the most of each stretch
+TICKS = 7  # values named under the curve, about
+HEIGHT = 430  # pixels
+GHOST = {"color": palette.GHOST, "width": 1.5}
+
+METRICS = {  # what the curve can show: figure -> name, tick format, unit after a tick
+    "ttft_mean": ("mean time to first token", "", " s"),
+    "ttft_p95": ("time to first token, 95th percentile", "", " s"),
+    "queue_time_mean": ("mean queue time", "", " s"),
+    "tpot_mean": ("mean time per further token", "", " s"),
+    "hit_rate": ("prompt tokens found in the cache", ".0%", ""),
+    "output_throughput": ("output tokens per second", "", ""),
+    "duration": ("the whole run", "", " s"),
+    "retractions": ("retractions", "", ""),
+}
+AXES = {"t": "modelled seconds", "step": "steps"}
+# lines over time: panel, name, column of Outcome.curve, how the run that is tried looks
+LINES = (
+    ("pool", "occupied", "occupied", {"color": palette.UIDS[0], "width": 2.5}),
+    ("pool", "occupied or promised", "spoken_for", {"color": palette.UIDS[5], "width": 2, "dash": "dot"}),
+    ("queue", "running", "running", {"color": palette.UIDS[0], "width": 2.5}),
+    ("queue", "waiting", "waiting", {"color": palette.UIDS[5], "width": 2, "dash": "dot"}),
+)
+
+
+class Point(NamedTuple):
+    """One value of the setting in hand: its figures, or None while they are not known."""
+
+    value: Any
+    figures: dict[str, Any] | None
+
+
+class Picture:
+    """Draws two outcomes and a curve into ``widget``; only one thread may call it."""
+
+    def __init__(self) -> None:
+        places = {"pool": {"xaxis": "x", "yaxis": "y", "legend": "legend"}}
+        places["queue"] = {"xaxis": "x", "yaxis": "y2", "legend": "legend2"}
+        traces: list[Any] = []
+        self._at: dict[tuple[str, str], int] = {}  # (line, whose) -> trace
+
+        def add(line: str, whose: str, /, **how: Any) -> None:
+            self._at[line, whose] = len(traces)
+            traces.append(go.Scatter(x=[], y=[], **how))
+
+        for panel, name, column, look in LINES:  # the ghosts lie below
+            ghost = GHOST | ({"dash": look["dash"]} if "dash" in look else {})
+            add(
+                column,
+                "before",
+                name=f"{name}, as recorded",
+                mode="lines",
+                line=ghost,
+                showlegend=False,
+                **places[panel],
+            )
+        for panel, name, column, look in LINES:
+            add(column, "after", name=name, mode="lines", line=look, **places[panel])
+        ends = {"mode": "lines", "hoverinfo": "skip", **places["pool"]}
+        add("pool", "before", name="pool, as recorded", line=GHOST | {"dash": "longdash"}, showlegend=False, **ends)
+        add("pool", "after", name="the pool", line={"color": ON_ANY_PAGE["font"]["color"], "width": 2}, **ends)
+        curve = {"xaxis": "x2", "yaxis": "y3", "showlegend": False}
+        blue = {"color": palette.UIDS[0], "width": 2}
+        add("curve", "all", name="curve", mode="lines+markers", line=blue, marker={"size": 5}, **curve)
+        cross = {"symbol": "x", "size": 8, "color": palette.UIDS[5]}
+        add("curve", "refusing", name="some requests are refused", mode="markers", marker=cross, **curve)
+        here = {"symbol": "diamond", "size": 15, "color": palette.UIDS[1], "line": {"width": 2, "color": "#000"}}
+        add("curve", "here", name="now", mode="markers", marker=here, **curve)
+        self.widget = go.FigureWidget(traces, _layout())
+
+    def _trace(self, line: str, whose: str) -> Any:
+        return self.widget.data[self._at[line, whose]]
+
+    def _set(self, line: str, whose: str, x: np.ndarray, y: np.ndarray) -> None:
+        self._trace(line, whose).update(x=x, y=y)
+
+    def draw_runs(
+        self, before: Outcome, base: EngineConfig, after: Outcome, config: EngineConfig, axis: str = "t"
+    ) -> None:
+        """Both runs over time or over steps. Pages are those of the run that is tried, so that heights compare."""
+        scale = base.page_size / config.page_size
+        assert base.num_pages is not None and config.num_pages is not None
+        with self.widget.batch_update():
+            end = 0.0
+            for whose, outcome, pages in (("before", before, scale), ("after", after, 1.0)):
+                curve = outcome.curve
+                x = curve[axis].astype(np.float64)
+                end = max(end, float(x[-1]) if len(x) else 0.0)
+                spoken_for = curve.occupied + curve.promised
+                for panel, _, column, _ in LINES:
+                    y = (spoken_for if column == "spoken_for" else curve[column]) * (pages if panel == "pool" else 1.0)
+                    kept = thin(y)
+                    self._set(column, whose, x[kept], y[kept])
+            for whose, high in (("before", base.num_pages * scale), ("after", float(config.num_pages))):
+                self._set("pool", whose, np.array([0.0, end]), np.array([high, high]))
+            size = f"pages of {count(config.page_size, 'token')}"
+            self.widget.layout.yaxis.title.text = size
+            self.widget.layout.xaxis.title.text = AXES[axis]
+        # not in the batch: a property that only some of its traces change is lost in the browser for the others
+        self._trace("pool", "after").name = f"the pool: {config.num_pages} pages"
+
+    def draw_curve(self, knob: Knob, points: Sequence[Point], here: Any, metric: str) -> None:
+        """The curve as far as it is known: a point for each position of the slider, the cliff once all are."""
+        label, form, unit = METRICS[metric]
+        known = [(i, p.figures) for i, p in enumerate(points) if p.figures is not None]
+        fewest = min((f["refused"] for _, f in known), default=0)
+        heights = [(i, 0.0 if math.isnan(f[metric]) else f[metric], f["refused"] > fewest) for i, f in known]
+        served = [(i, y) for i, y, refuses in heights if not refuses]
+        refusing = [(i, y) for i, y, refuses in heights if refuses]
+        complete = len(known) == len(points)
+        values = [p.value for p in points]
+        now = values.index(here)
+        shapes, notes = (
+            [],
+            [_title(0.0, 1.0, "The pool", "grey: as recorded"), _title(0.0, 0.4, "The queue", "grey: as recorded")],
+        )
+        notes.append(_title(0.62, 1.0, f"{label[:1].upper()}{label[1:]}", f"over {knob.name}"))
+        shapes.append(_upright(values.index(knob.recorded), palette.GHOST, "longdash"))
+        notes.append(_mark(values.index(knob.recorded), len(values), "as recorded", 0.93))
+        cliff = cliff_at([f for _, f in known]) if complete and knob.ordered else None
+        if cliff is not None:
+            shapes.append(_upright(cliff, palette.UIDS[5], "solid"))
+            notes.append(_mark(cliff, len(values), f"<b>cliff: {knob.say(values[cliff])}</b>", 0.83))
+        if refusing:
+            notes.append(_mark(refusing[0][0], len(values), "✕ requests are refused", 0.07))
+        every = max(1, math.ceil(len(values) / TICKS))
+        ticks = [i for i in range(len(values)) if (len(values) - 1 - i) % every == 0]
+        with self.widget.batch_update():
+            self._set("curve", "all", *_xy(served))
+            self._set("curve", "refusing", *_xy(refusing))
+            self._set("curve", "here", *_xy([(i, y) for i, y, _ in heights if i == now]))
+            layout = self.widget.layout
+            layout.shapes, layout.annotations = shapes, notes
+            layout.xaxis2.update(
+                tickvals=ticks,
+                ticktext=[knob.short(values[i]) for i in ticks],
+                range=[-0.5, len(values) - 0.5],
+            )
+            layout.xaxis2.title.text = knob.name + ("" if complete else f" ({len(known)} of {len(points)} computed)")
+            layout.yaxis3.update(tickformat=form, ticksuffix=unit)
+        self._trace("curve", "all").mode = "lines+markers" if knob.ordered else "markers"
+
+
+def thin(y: np.ndarray) -> np.ndarray:
+    """Which points of a line to draw: the least and the most of each stretch, so that no peak is lost."""
+    n = len(y)
+    if n <= 2 * POINTS:
+        return np.arange(n)
+    edges = np.linspace(0, n, POINTS + 1).astype(int)
+    picks = [f(y[a:b]) + a for a, b in pairwise(edges) for f in (np.argmin, np.argmax)]
+    return np.unique([0, *picks, n - 1])
+
+
+def _xy(points: Sequence[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([p[0] for p in points], dtype=np.float64), np.array([p[1] for p in points], dtype=np.float64)
+
+
+def _title(x: float, y: float, text: str, more: str = "(grey: as recorded)") -> dict[str, Any]:
+    place = {"x": x, "y": y, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 26}
+    return {"text": f"<b>{text}</b> {more}", "showarrow": False, **place}
+
+
+def _upright(at: float, colour: str, dash: str) -> dict[str, Any]:
+    line = {"color": colour, "dash": dash, "width": 1.5}
+    ends = {"x0": at, "x1": at, "y0": 0, "y1": 1, "xref": "x2", "yref": "y3 domain"}
+    return {"type": "line", "line": line, "layer": "below", **ends}
+
+
+def _mark(at: int, positions: int, text: str, height: float) -> dict[str, Any]:
+    """Beside an upright line, on the side where there is room."""
+    left = at > positions / 2
+    side = {"xanchor": "right" if left else "left", "xshift": -4 if left else 4}
+    return {"text": text, "showarrow": False, "x": at, "y": height, "xref": "x2", "yref": "y3 domain", **side}
+
+
+def _layout() -> dict[str, Any]:
+    axis = ON_ANY_PAGE["xaxis"]
+    high = {"rangemode": "tozero", **axis}
+    title = {"text": "", "standoff": 8}
+    legend = {"orientation": "h", "yanchor": "bottom", "x": 0, "xanchor": "left", "bgcolor": "rgba(0,0,0,0)"}
+    return {
+        "template": "none",
+        "paper_bgcolor": ON_ANY_PAGE["paper_bgcolor"],
+        "plot_bgcolor": ON_ANY_PAGE["plot_bgcolor"],
+        "font": ON_ANY_PAGE["font"],
+        "height": HEIGHT,
+        "autosize": True,
+        "margin": {"l": 60, "r": 15, "t": 55, "b": 45},
+        "uirevision": "what if",  # a zoom stays while a slider moves
+        "xaxis": {
+            "domain": [0, 0.55],
+            "anchor": "y2",
+            "title": {"text": "", "standoff": 8},
+            "rangemode": "tozero",
+            **axis,
+        },
+        "yaxis": {"domain": [0.6, 1], "anchor": "x", "title": {"text": "", "standoff": 8}, **high},
+        "yaxis2": {"domain": [0, 0.4], "anchor": "x", "title": title | {"text": "requests"}, **high},
+        "xaxis2": {
+            "domain": [0.62, 1],
+            "anchor": "y3",
+            "title": {"text": "", "standoff": 8},
+            **axis,
+            "showgrid": False,
+        },
+        "yaxis3": {"anchor": "x2", **high},
+        "legend": {"y": 1.0, **legend},
+        "legend2": {"y": 0.4, **legend},
+    }
