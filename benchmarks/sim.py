@@ -122,9 +122,8 @@ def main() -> None:
     times = interleaved({name: lambda run=run: timed(run) for name, run in variants.items()}, rounds, options.patience)
     outcome = Simulator(CONFIG).run(workload)
     print(f"{workload}\n{outcome}\n")
-    rows = [
-        (name, f"{median(t) * 1e3:.0f}", spread(t), text(median(t) / median(times["replay"]))) for name, t in times.items()
-    ]
+    one = median(times["replay"])
+    rows = [(name, f"{median(t) * 1e3:.0f}", spread(t), text(median(t) / one)) for name, t in times.items()]
     print(table(("what", "CPU ms", "spread", "x replay"), rows))
     if missing:
         print(f"\nNot installed, so not run: {', '.join(missing)}.")

@@ -276,6 +276,7 @@ def test_its_trace_can_be_saved_whole(tmp_path) -> None:
     trace = Trace.load(dash.trace.save(tmp_path / "run.jsonl.zst"))
     assert trace.keyframe["flight"] == [] and trace.check() == []  # every batch of the run began in it
     assert trace.about == recorder.trace.about and trace.about["config"]["overlap"]
+    assert len(trace.diff(replay(trace))) == 0 and trace.checkpoint == recorder.trace.checkpoint
     assert not trace.diff(recorder.trace, times=True) and trace.texts == recorder.trace.texts
     assert dash.trace.at(9) == trace.at(9) and Stage(trace).feed.trace.about == trace.about
 

@@ -80,8 +80,9 @@ class Dashboard(W.VBox):
         self._closed = False
 
         with llm.lock:  # no step may fall between the keyframe and the first event
-            llm.drain()
-            feed = Feed(llm.snapshot().to_dict(), llm.token_text, title or llm.model_name, origin(llm))
+            checkpoint = llm.checkpoint()  # nothing is in flight after it
+            keyframe = llm.snapshot().to_dict()
+            feed = Feed(keyframe, llm.token_text, title or llm.model_name, origin(llm), checkpoint)
             self._feed = feed
             self._thread = EngineThread(llm.step, self._show, self._failed, lambda: self.stage.due_in())
             self._subscription = llm.on(None, self._listen)

@@ -22,7 +22,7 @@ class Feed:
         keyframe: the state before the first event, as ``Snapshot.to_dict()`` gives it.
         text_of: what a token id says; asked once per id.
         title: shown above the views.
-        about: where the run comes from, for whoever saves it: see ``Trace``.
+        about, checkpoint: where the run comes from and how it could go on, for whoever saves it: see ``Trace``.
     """
 
     def __init__(
@@ -31,9 +31,11 @@ class Feed:
         text_of: Callable[[int], str] = str,
         title: str = "",
         about: dict[str, Any] | None = None,
+        checkpoint: dict[str, Any] | None = None,
     ) -> None:
         self.title = title
         self.about = about or {}
+        self.checkpoint = checkpoint
         self.texts: dict[int, str] = {}  # in the order in which the ids appeared
         self._text_of = text_of
         self._keyframe = keyframe
@@ -49,7 +51,7 @@ class Feed:
         if isinstance(run, Feed):
             return run
         if isinstance(run, Trace):
-            feed = cls(run.keyframe, title=title or run.title, about=run.about)
+            feed = cls(run.keyframe, title=title or run.title, about=run.about, checkpoint=run.checkpoint)
             feed._history, feed._events = run.history, list(run.events)
             feed.texts = dict(run.texts) | dict(texts or {})
         elif isinstance(run, History):
@@ -94,7 +96,7 @@ class Feed:
         """The run so far, as events; complete in itself."""
         with self._lock:
             self._absorb()
-            return Trace(self._keyframe, list(self._events), dict(self.texts), self.title, self.about)
+            return Trace(self._keyframe, list(self._events), dict(self.texts), self.title, self.about, self.checkpoint)
 
     def record(self) -> dict[str, Any]:
         """All that a browser needs to scrub the run: see ``History.record``."""

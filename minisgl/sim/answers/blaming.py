@@ -160,7 +160,8 @@ def _said(uid: int, admitted: ev.RequestAdmitted | None, told: Told, rows: list[
         )
     if facts["tried"] < facts["candidates"]:
         said.append(
-            f"Of {facts['candidates']} candidates the {facts['tried']} that held or wanted most pages for longest were tried."
+            f"Of {facts['candidates']} candidates the {facts['tried']} that held or wanted most pages for longest were "
+            "tried."
         )
     return said
 
