@@ -14,6 +14,7 @@ from minisgl.core import SamplingParams
 from minisgl.errors import LedgerError, TraceError
 from minisgl.events.recorder import Recorder
 from minisgl.events.trace import Trace
+from minisgl.sim.replay import replay
 from minisgl_widgets import Dashboard, Stage
 from tests.widgets.browser import Browser, through_json, until
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
