@@ -41,7 +41,7 @@ def checkpoint(s: Scheduler) -> dict[str, Any]:
         "prefix": s.cache.prefix.clocks(),
         "requests": [
             {name: getattr(r, name) for name in KEPT}
-            | {"params": msgspec.to_builtins(r.params), "stop_tokens": sorted(r.stop_tokens)}
+            | {"params": msgspec.json.decode(msgspec.json.encode(r.params)), "stop_tokens": sorted(r.stop_tokens)}
             for r in s.requests.values()
         ],
     }
