@@ -73,8 +73,8 @@ TOOLTIPS = {
     "admission": "How much of max_tokens is promised when a request is let in. All of it: a running request never "
     "lacks a page. Less: more run at once, and when pages run out one is retracted and computed again later.",
     "prefix_cache": "radix shares equal prefixes; naive shares nothing.",
-    "order": "Who is tested for admission next. fcfs: who came first; lpm: who has the longest cached prefix; shortest: "
-    "who has the least prompt + max_tokens.",
+    "order": "Who is tested for admission next. fcfs: who came first; lpm: who has the longest cached prefix; "
+    "shortest: who has the least prompt + max_tokens.",
     "eviction": "Which unlocked leaves of the prefix cache go first. lru: used longest ago; lfu: used least often; "
     "fifo: made first.",
     "phase": "What a batch is made of. prefill-first: whoever can be let in, is; decode-first: nobody is let in while "
