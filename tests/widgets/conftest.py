@@ -1,4 +1,4 @@
-"""Widgets leave nothing behind: no thread, no open dashboard."""
+"""Widgets leave nothing behind: no thread, no open dashboard or sliders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     yield
-    if "minisgl_widgets.dashboard" in sys.modules:
-        for dash in list(sys.modules["minisgl_widgets.dashboard"]._open.values()):
-            dash.close()
+    for name in ("minisgl_widgets.dashboard", "minisgl_widgets.whatif"):
+        if name in sys.modules:
+            for widget in list(sys.modules[name]._open.values()):
+                widget.close()
     assert [t.name for t in threading.enumerate() if t.name.startswith("minisgl")] == []

@@ -347,6 +347,7 @@ class WhatIf(W.VBox):
         self._recorded.value = f"<b>{escape(said)}</b>: {what.after.steps:,} steps recorded in {taken:.1f} s"
 
     def _failed(self, error: BaseException) -> None:
+        self._drawn = None  # asked again, it is tried again
         self.errors = [f"stopped by {type(error).__name__}: {error}"]
         self._say(self._wish, "")
 
