@@ -184,24 +184,23 @@ class TestAdmission:
 class TestRetraction:
     """A and B go on together until 8 of 9 pages are taken; then there is one page for two tokens."""
 
-    @pytest.fixture
-    def runs(self, make):
+    def until_then(self, make) -> tuple[Run, list[Request]]:
         run, requests = make(num_pages=9, max_seq_len=9, admission="optimistic")
         requests += [run.submit([1, 2], 4), run.submit([3, 4], 6)]
         while not run.of(RequestRetracted):
             run.scheduler.step()
         return run, requests
 
-    def test_the_last_one_admitted_goes(self, runs):
-        run, (a, b) = runs
+    def test_the_last_one_admitted_goes(self, make):
+        run, (a, b) = self.until_then(make)
         (event,) = run.of(RequestRetracted)
         assert event.uid == b.uid and b.status == "waiting" and a.retractions == 0
         assert (b.row, b.num_pages, b.reserved, b.handle, b.in_flight) == (-1, 0, 0, None, 0)
         (row,) = [e for e in run.of(RowReleased) if e.uid == b.uid]
         assert row.step == event.step and b.uid not in run.scheduler.running
 
-    def test_its_own_pages_are_freed_at_once_and_its_cached_prefix_stays(self, runs):
-        run, (_, b) = runs
+    def test_its_own_pages_are_freed_at_once_and_its_cached_prefix_stays(self, make):
+        run, (_, b) = self.until_then(make)
         (event,) = run.of(RequestRetracted)
         freed = [p for e in run.of(PagesFreed) for p, uid in zip(e.pages, e.uids, strict=True) if uid == b.uid]
         assert freed == list(event.pages) and event.lost == len(freed) == 2
@@ -224,8 +223,8 @@ class TestRetraction:
         assert [e.uid for e in run.of(RequestRetracted)] == [3, 2, 1]
         assert order(run) == [0, 1, 2, 3, 1, 2, 3]
 
-    def test_it_comes_back_under_the_full_promise_with_what_it_has_generated(self, runs):
-        run, (_, b) = runs
+    def test_it_comes_back_under_the_full_promise_with_what_it_has_generated(self, make):
+        run, (_, b) = self.until_then(make)
         known = len(b.output_ids)
         assert known == 3
         run.play()
@@ -237,14 +236,14 @@ class TestRetraction:
         assert (batch.starts[at], batch.ends[at], batch.samples[at]) == (2, 2 + known, True)  # behind the prefix
         assert b.retractions == 1 and b.cached_tokens == 0 and again.step > event.step
 
-    def test_no_token_is_given_twice(self, runs):
-        run, requests = runs
+    def test_no_token_is_given_twice(self, make):
+        run, requests = self.until_then(make)
         run.play()
         for r in requests:
             assert received(run, r.uid) == r.output_ids == expected(r.prompt.tolist(), r.max_tokens)
 
-    def test_an_abort_while_it_waits_again(self, runs):
-        run, requests = runs
+    def test_an_abort_while_it_waits_again(self, make):
+        run, requests = self.until_then(make)
         b = requests.pop()
         run.scheduler.abort(b.uid)
         run.play()
