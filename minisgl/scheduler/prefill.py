@@ -25,6 +25,7 @@ class PrefillManager:
         self.budget = config.max_prefill_tokens
         self.order = ORDERS[config.order]
         self.share = promised_share(config.admission)
+        self.promise = worst_case
         self.table = table
         self.cache = cache
         self.bus = bus
@@ -105,7 +106,7 @@ class PrefillManager:
             cache, prefix = self.cache, self.cache.prefix
             prompt = self._prompt(request)
             matched = prefix.peek(prompt)
-            request.worst = worst_case(request, self.share)
+            request.worst = self.promise(request, self.share)
             need = cache.need(request.worst, matched)
             terms |= {
                 "free_rows": self.table.num_free,

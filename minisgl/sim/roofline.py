@@ -187,6 +187,9 @@ def roofline(
 ) -> Roofline:
     """How long batches take on a device, from its peak figures: a guess, for want of a record to ``fit``.
 
+    How good a guess: mean latencies of three recorded vLLM runs came out 18 % too long (Llama-3.1-8B on an RTX 4090),
+    16 % too short (the same on an RTX PRO 6000) and 39 % too short (Qwen3-32B on two of them, over PCIe).
+
     ``seconds`` = max(weights and KV / bandwidth, operations / peak) + all-reduces + overhead.
 
     Args:

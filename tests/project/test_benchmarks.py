@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,41 @@ for variant in (BASE, "nobody"):
     cut, whole = run("-c", script).splitlines()
     assert cut.split()[:2] == whole.split()[:2]
     assert (cut.split()[2], whole.split()[2]) == ("False", "True")
+
+
+def test_truth_is_measured_on_what_is_there(tmp_path: Path) -> None:
+    """A small trace of each kind; without any, it says where they are from."""
+    assert "github.com/kvcache-ai/Mooncake" in run("benchmarks/truth.py")
+    (tmp_path / "mooncake").mkdir()
+    blocks = ([0, 1], [2, 3], [0, 1], [0, 4], [2, 3, 5])
+    lines = [
+        {"timestamp": i, "input_length": 512 * len(b), "output_length": 3, "hash_ids": b} for i, b in enumerate(blocks)
+    ]
+    (tmp_path / "mooncake" / "synthetic_trace.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    folder = tmp_path / "vllm_runs" / "RTX4090_Llama-3.1-8B"
+    folder.mkdir(parents=True)
+    engine = {"max_num_seqs": 4, "max_num_batched_tokens": 64, "max_model_len": 256}
+    meta = {
+        "started_at": "2026-01-01T00:00:00Z",
+        "kv_cache": {"num_gpu_blocks": 20, "block_size": 16},
+        "engine_kwargs": engine,
+    }
+    (folder / "meta.json").write_text(json.dumps(meta))
+    start = datetime(2026, 1, 1, tzinfo=timezone.utc).timestamp()
+    times = ("queued", "scheduled", "first_token", "last_token")
+    measured = [
+        {"arrival_time": start + i / 10, "input_toks": 40 + i, "output_toks": 20}
+        | {f"{name}_ts": 1000 + i / 10 + late for name, late in zip(times, (0, 0.1, 0.2, 0.8), strict=True)}
+        for i in range(12)
+    ]
+    (folder / "requests.jsonl").write_text("\n".join(map(json.dumps, measured)))
+    (folder / "timeseries.csv").write_text("t,running,waiting\n1.0,4,2\n2.0,0,0\n")
+    command = ("benchmarks/truth.py", "--data", str(tmp_path), "--quick", "--json")
+    figures = json.loads(run(*command).splitlines()[-1])
+    assert [row["oracle"] for row in figures["synthetic"]] == [pytest.approx(100 * 5 / 7)] * 2
+    # whole prompts are never found, and the last one's third block is new
+    assert [row["scheduler"] for row in figures["synthetic"]] == [pytest.approx(100 * 4 / 7)] * 2
+    assert all(math.isfinite(n) for n in numbers(figures)) and len(figures["vllm"]) == 3
 
 
 @pytest.mark.parametrize("script", ["offline.py", "startup.py"])
