@@ -88,6 +88,18 @@ class TestWaiting:
         assert "Request 2 itself would have fitted" in answer.text
         assert "itself would have fitted" not in explain(trace, "why waiting", 1).text
 
+    def test_what_ended_it_is_what_came_last(self):
+        run = Run(order="shortest", prefix_cache="naive", num_pages=30)
+        with Recorder(run) as recorder:
+            run.submit(list(range(10)), 4)
+            run.submit(list(range(20)), 8)
+            run.scheduler.step()
+            run.submit([1, 2], 2)  # overtakes, and the second is refused once more
+            run.play()
+        answer = explain(recorder.trace, "why waiting", 1)
+        assert rows(answer, "cause", "tested", "steps") == [("pages", 1, 5)]
+        assert "then request 0 ended (step 5, RequestFinished)" in answer.text
+
     def test_while_others_decode(self):
         run = Run(phase="decode-first")
         with Recorder(run) as recorder:

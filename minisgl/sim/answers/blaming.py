@@ -159,10 +159,8 @@ def _said(uid: int, admitted: ev.RequestAdmitted | None, told: Told, rows: list[
             f"together it is {facts['together']}."
         )
     if facts["tried"] < facts["candidates"]:
-        said.append(
-            f"Of {facts['candidates']} candidates the {facts['tried']} that held or wanted most pages for longest were "
-            "tried."
-        )
+        tried = f"the {facts['tried']} that held or wanted most pages for longest were tried"
+        said.append(f"Of {facts['candidates']} candidates {tried}.")
     return said
 
 
