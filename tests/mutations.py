@@ -227,8 +227,8 @@ MUTATIONS = (
     Mutation(
         case=17,
         broken="a length is rounded down to whole pages, and the token beyond the border is lost",
-        file="core.py",
-        edits={"return -(-tokens // page_size)": "return max(1, tokens // page_size)"},
+        file=CACHE,
+        edits={"-(-r.device_len // ps) - r.num_pages": "max(1, r.device_len // ps) - r.num_pages"},
         test=f"{CASES}::test_17_prefilled_again_across_a_page_border",
     ),
     Mutation(

@@ -35,22 +35,19 @@ class Fitted(LinearCost):
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        prices = [
-            f"{value * scale:.3g} {unit}"
-            for value, scale, unit in (
-                (self.constant, 1e3, "ms"),
-                (self.prefill_token, 1e6, "µs/prefill token"),
-                (self.decode_request, 1e6, "µs/decode request"),
-                (self.kv_token, 1e9, "ns/KV token"),
-                (self.pair, 1e9, "ns/attention pair"),
-            )
-            if value
-        ]
+        units = ("", "/prefill token", "/decode request", "/KV token", "/attention pair")
+        values = (self.constant, self.prefill_token, self.decode_request, self.kv_token, self.pair)
+        prices = [_time(value) + unit for value, unit in zip(values, units, strict=True) if value]
         notes = "".join(f"; {note}" for note in self.notes)
         return (
             f"Fitted({' + '.join(prices)}, from {self.batches} batches; held out: median error "
             f"{self.median_error:.1%}, p90 {self.p90_error:.1%}, R² {self.r2:.3f}{notes})"
         )
+
+
+def _time(seconds: float) -> str:
+    scale, unit = next((s, u) for s, u in ((1e3, "ms"), (1e6, "µs"), (1e9, "ns")) if seconds * s >= 1 or u == "ns")
+    return f"{seconds * scale:.3g} {unit}"
 
 
 def fit(trace: Trace) -> Fitted:

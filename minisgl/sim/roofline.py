@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -140,6 +140,17 @@ DEVICES = {
 }
 
 
+class _Prices(NamedTuple):
+    """Seconds of arithmetic per token, sample and attention pair; of reading; of adding up between devices."""
+
+    token: float
+    sample: float
+    pair: float
+    weights: float
+    kv_token: float
+    reduced: float
+
+
 @dataclass(frozen=True, slots=True)
 class Roofline:
     """The cost model that ``roofline`` makes; see there."""
@@ -151,23 +162,30 @@ class Roofline:
     compute: float
     memory: float
     overhead: float
+    _prices: _Prices = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        model, size = self.model, BYTES[self.dtype]
+        operation = 1 / (self.tp * self.device.flops[self.dtype] * self.compute)
+        byte = 1 / (self.tp * self.device.bandwidth * self.memory)
+        # two all-reduces a layer, each a ring: every device sends and receives 2 (tp - 1) / tp of what is added up
+        reduced = 2 * model.layers * model.hidden * size * 2 * (self.tp - 1) / self.tp
+        prices = _Prices(
+            token=2 * model.layer_params * operation,
+            sample=2 * model.head_params * operation,
+            pair=4 * model.layers * model.heads * model.head_dim * operation,
+            weights=(model.layer_params + model.head_params) * size * byte,
+            kv_token=model.kv_bytes_per_token(self.dtype) * byte,
+            reduced=reduced / (self.device.link / 2),
+        )
+        object.__setattr__(self, "_prices", prices)
 
     def seconds(self, work: Work) -> Any:
-        model, size = self.model, BYTES[self.dtype]
-        tokens = work.prefill_tokens + work.decode_requests
+        p, tokens = self._prices, work.prefill_tokens + work.decode_requests
         # only the last token of a prompt is sampled from, and Work does not say how many prompts there are
-        flops = (
-            2 * model.layer_params * tokens
-            + 2 * model.head_params * np.maximum(work.decode_requests, 1)
-            + 4 * model.layers * model.heads * model.head_dim * work.pairs
-        )
-        weights = size * (model.layer_params + model.head_params)
-        moved = weights + model.kv_bytes_per_token(self.dtype) * (work.kv_tokens + tokens)
-        arithmetic = flops / (self.tp * self.device.flops[self.dtype] * self.compute)
-        reading = moved / (self.tp * self.device.bandwidth * self.memory)
-        # two all-reduces a layer, each a ring: every device sends and receives 2 (tp - 1) / tp of what is added up
-        reduced = 2 * model.layers * tokens * model.hidden * size * 2 * (self.tp - 1) / self.tp
-        return np.maximum(arithmetic, reading) + reduced / (self.device.link / 2) + self.overhead
+        arithmetic = p.token * tokens + p.sample * work.decode_requests + p.pair * work.pairs
+        reading = p.weights + p.kv_token * (work.kv_tokens + tokens)
+        return np.maximum(arithmetic, reading) + (p.reduced * tokens + self.overhead)
 
     def __repr__(self) -> str:
         return (
