@@ -118,20 +118,13 @@ def _request(e: ev.RequestArrived) -> Request:
 
 
 def _failures(trace: Trace) -> dict[int, tuple[str, Exception]]:
-    """Batches whose forward broke, where and how: scheduled and never finished, though processed, or at once in error.
-
-    The last one of a record may just be in flight.
-    """
-    scheduled = {e.batch: e for e in trace.of(ev.BatchScheduled)}
-    for e in trace.of(ev.ForwardFinished):
-        scheduled.pop(e.batch, None)
+    """Batches whose forward broke, where and how: one that was processed broke later than at its launch."""
     processed = {e.processed for e in trace.of(ev.StepFinished)}
-    ended = {e.uid: e for e in trace.of(ev.RequestFinished) if e.reason == "error"}
     found: dict[int, tuple[str, Exception]] = {}
-    for number, batch in scheduled.items():
-        kind, _, text = next((ended[uid].error for uid in batch.uids if uid in ended), "Exception: ").partition(": ")
-        if number in processed or any(uid in ended and ended[uid].step == batch.step for uid in batch.uids):
-            found[number] = ("collect" if number in processed else "launch", type(kind, (Exception,), {})(text))
+    for e in trace.of(ev.ForwardFinished):
+        if e.error:
+            kind, _, text = e.error.partition(": ")
+            found[e.batch] = ("collect" if e.batch in processed else "launch", type(kind, (Exception,), {})(text))
     return found
 
 
