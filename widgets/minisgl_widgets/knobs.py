@@ -89,13 +89,14 @@ def knobs_of(base: EngineConfig, workload: Workload) -> dict[str, Knob]:
     assert base.num_pages is not None
     need = min(pages_for(workload.longest, base.page_size), base.num_pages)
     least = max(2, need - need // 4)  # a few positions at which the longest request is refused
+    half = max(2, base.num_pages // 2)
     sizes = tuple(1 << i for i in range(7))
     chunks = tuple(1 << i for i in range(3, max(10, base.max_prefill_tokens.bit_length() + 1)))
     shares = ("optimistic", *(i / 10 for i in range(1, 10)), "conservative")
     ranges: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         "num_pages": (
             base.num_pages,
-            spaced(least, 2 * base.num_pages, need, base.num_pages),
+            spaced(least, 2 * base.num_pages, need, half, base.num_pages),
             "page",
         ),
         "page_size": (base.page_size, sizes, "token"),
@@ -121,9 +122,14 @@ def knobs_of(base: EngineConfig, workload: Workload) -> dict[str, Knob]:
 
 
 def spaced(least: int, most: int, *through: int) -> tuple[int, ...]:
-    """Whole numbers from ``least`` to ``most``, each about so many per cent above the one before, and ``through``."""
-    grid = np.unique(np.round(np.geomspace(least, most, POSITIONS)).astype(int)).tolist()
-    return tuple(sorted({*grid, *through}))
+    """Whole numbers from ``least`` to ``most``, each about so many per cent above the one before.
+
+    Those of ``through`` are among them, in place of neighbours less than half a position away.
+    """
+    grid = np.unique(np.round(np.geomspace(least, most, POSITIONS)).astype(int))
+    half = np.log(most / least) / (POSITIONS - 1) / 2
+    near = (np.abs(np.log(grid[:, None] / np.array(through))) < half).any(axis=1)
+    return tuple(sorted({*grid[~near].tolist(), *through}))
 
 
 def with_value(values: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
