@@ -10,7 +10,6 @@ import numpy as np
 from minisgl.config import CHOICES, EngineConfig
 from minisgl.core import pages_for
 from minisgl.events.words import count
-from minisgl.scheduler.policies import promised_share
 from minisgl.sim.whatif import OF_THE_WORKLOAD
 from minisgl.sim.workload import Workload
 
@@ -44,16 +43,16 @@ class Knob:
     def short(self, value: Any) -> str:
         """A value as an axis names it: "64", "lru"."""
         if self.name == "admission":
-            return f"{promised_share(value):.0%}"
-        return "as recorded" if value == AS_RECORDED else f"{value:g}" if self.unit else str(value)
+            return f"{SHARES.get(value, value):.0%}"
+        return f"{value:g}" if self.unit else str(value)
 
 
+SHARES: dict[Any, float] = {"optimistic": 0.0, "conservative": 1.0}  # what two names of admission promise
 AS_RECORDED = "as recorded"  # of ignore_eos: each request has its own
 # Values that would say too little by themselves.
 WORDS: dict[tuple[str, Any], str] = {
     ("admission", "conservative"): "all promised",
     ("admission", "optimistic"): "none promised",
-    ("ignore_eos", AS_RECORDED): "each request's own",
     ("ignore_eos", True): "yes",
     ("ignore_eos", False): "no",
     ("overlap", False): "off",
@@ -136,4 +135,4 @@ def with_value(values: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
     """The values with one more, in its place: names of shares stand where their share is."""
     if value in values:
         return values
-    return tuple(sorted((*values, value), key=lambda v: {"optimistic": 0.0, "conservative": 1.0}.get(v, v)))
+    return tuple(sorted((*values, value), key=lambda v: SHARES.get(v, v)))
