@@ -15,17 +15,38 @@ if TYPE_CHECKING:
     from minisgl.events.snapshot import Snapshot
     from minisgl.events.trace import Trace
     from minisgl.llm import LLM
+    from minisgl.sim.replay import replay
+    from minisgl.sim.simulator import Simulator
+    from minisgl.sim.whatif import sweep, whatif
+    from minisgl.sim.workload import Workload
 
 __version__ = "0.1.0"
-__all__ = ["LLM", "EngineConfig", "Recorder", "SamplingParams", "Snapshot", "Trace"]
+__all__ = [
+    "LLM",
+    "EngineConfig",
+    "Recorder",
+    "SamplingParams",
+    "Simulator",
+    "Snapshot",
+    "Trace",
+    "Workload",
+    "replay",
+    "sweep",
+    "whatif",
+]
 
 _HOME = {
     "EngineConfig": "minisgl.config",
     "LLM": "minisgl.llm",
     "Recorder": "minisgl.events.recorder",
     "SamplingParams": "minisgl.core",
+    "Simulator": "minisgl.sim.simulator",
     "Snapshot": "minisgl.events.snapshot",
     "Trace": "minisgl.events.trace",
+    "Workload": "minisgl.sim.workload",
+    "replay": "minisgl.sim.replay",
+    "sweep": "minisgl.sim.whatif",
+    "whatif": "minisgl.sim.whatif",
 }
 
 

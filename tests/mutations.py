@@ -39,8 +39,14 @@ ALLOCATOR, RADIX = "kvcache/allocator.py", "kvcache/radix.py"
 CACHE, TABLE, PREFILL = "scheduler/cache.py", "scheduler/table.py", "scheduler/prefill.py"
 SCHEDULER, INBOX = "scheduler/scheduler.py", "scheduler/inbox.py"
 
+POLICIES = "scheduler/policies.py"
+
 CASES, OVERLAP, ORACLES = (f"tests/scheduler/test_{name}.py" for name in ("cases", "overlap", "oracles"))
+ORDER, ADMISSION, RETRACTION, PHASE = (
+    f"tests/scheduler/test_policies.py::Test{name}" for name in ("Order", "Admission", "Retraction", "Phase")
+)
 REFUSED = f"{CASES}::test_19_20_a_bad_request_fails_alone"
+REPLAY = "tests/sim/test_replay.py"
 FREE_LIST, TREE = "tests/kvcache/test_allocator.py", "tests/kvcache/test_radix.py"
 PAGES = f"{ORACLES}::TestPagesNotTokens"
 DRAIN = f"{OVERLAP}::test_an_allocation_that_needs_pending_pages_drains_the_pipeline"
@@ -221,8 +227,8 @@ MUTATIONS = (
     Mutation(
         case=17,
         broken="a length is rounded down to whole pages, and the token beyond the border is lost",
-        file="core.py",
-        edits={"return -(-tokens // page_size)": "return max(1, tokens // page_size)"},
+        file=CACHE,
+        edits={"-(-r.device_len // ps) - r.num_pages": "max(1, r.device_len // ps) - r.num_pages"},
         test=f"{CASES}::test_17_prefilled_again_across_a_page_border",
     ),
     Mutation(
@@ -457,6 +463,134 @@ MUTATIONS = (
         file=PREFILL,
         edits={"budget -= self._extend(self.chunked, budget)": "self._extend(self.chunked, budget)"},
         test=f"{ORACLES}::test_chunked_prefill",
+    ),
+    # -- policies ----------------------------------------------------------------------------------------------------
+    Mutation(
+        broken="who was passed over too often is passed over again",
+        file=PREFILL,
+        edits={"return 0 if self.waiting[0].passed >= PATIENCE else self.order": "return self.order"},
+        test=f"{ORDER}::test_who_is_passed_over_too_often_is_next",
+    ),
+    Mutation(
+        broken="the longest prefix is looked for in the first of the queue alone",
+        file=POLICIES,
+        edits={"key=lambda i: (matched(waiting[i]), -i)": "key=lambda i: (matched(waiting[0]), -i)"},
+        test=f"{ORDER}::test_lpm_takes_who_has_most_in_the_cache",
+    ),
+    Mutation(
+        broken="the shortest is who has the shortest prompt, whatever it generates",
+        file=POLICIES,
+        edits={"waiting[i].prefill_len + waiting[i].remain_len": "waiting[i].prefill_len"},
+        test=f"{ORDER}::test_shortest_counts_what_may_be_generated_as_well",
+    ),
+    Mutation(
+        broken="a share of max_tokens is rounded down",
+        file=POLICIES,
+        edits={"math.ceil(share * request.remain_len)": "math.floor(share * request.remain_len)"},
+        test=f"{ADMISSION}::test_what_is_promised",
+    ),
+    Mutation(
+        broken="who takes more than was promised to it takes what is promised to others",
+        file=CACHE,
+        edits={", unpromised and unpromised + self.reserved - had - self.pending)": ")"},
+        test=f"{RETRACTION}::test_a_prompt_that_is_not_computed_to_its_end",
+    ),
+    Mutation(
+        broken="a retraction frees the cached prefix as well",
+        file=CACHE,
+        edits={
+            "pages = self.table.pages(request.row, request.num_pages)[request.handle.length // self.page_size :]": (
+                "pages = self.table.pages(request.row, request.num_pages)"
+            )
+        },
+        test=f"{RETRACTION}::test_its_own_pages_are_freed_at_once_and_its_cached_prefix_stays",
+    ),
+    Mutation(
+        broken="a retracted request keeps its promise",
+        file=CACHE,
+        edits={"        self.reserve(request, -request.reserved)\n        return pages": "        return pages"},
+        test=f"{RETRACTION}::test_a_prompt_that_is_not_computed_to_its_end",
+    ),
+    Mutation(
+        broken="a retracted request waits behind all others",
+        file=PREFILL,
+        edits={"self.waiting.appendleft(request)": "self.waiting.append(request)"},
+        test=f"{RETRACTION}::test_it_waits_before_all_others",
+    ),
+    Mutation(
+        broken="the first one admitted is retracted",
+        file=SCHEDULER,
+        edits={"request = max(seated.values()": "request = min(seated.values()"},
+        test=f"{RETRACTION}::test_the_last_one_admitted_goes",
+    ),
+    Mutation(
+        broken="who comes back samples again what it had generated",
+        file="core.py",
+        edits={"        self.prefill_len = self.num_tokens\n": ""},
+        test=f"{RETRACTION}::test_it_comes_back_under_the_full_promise_with_what_it_has_generated",
+    ),
+    Mutation(
+        broken="who comes back is promised as little as before",
+        file=POLICIES,
+        edits={"    share = 1.0 if request.retractions else share\n": ""},
+        test=f"{RETRACTION}::test_it_comes_back_under_the_full_promise_with_what_it_has_generated",
+    ),
+    Mutation(
+        broken="what a retracted request had computed itself counts as cached",
+        file=PREFILL,
+        edits={"if not request.retractions:": "if True:"},
+        test=f"{RETRACTION}::test_it_comes_back_under_the_full_promise_with_what_it_has_generated",
+    ),
+    Mutation(
+        broken="a retracted chunk goes on",
+        file=SCHEDULER,
+        edits={
+            "            self.prefill.chunked = None\n        if self.bus:\n": (
+                "            pass\n        if self.bus:\n"
+            )
+        },
+        test=f"{RETRACTION}::test_a_prompt_that_is_not_computed_to_its_end",
+    ),
+    Mutation(
+        broken="a mixed batch gives prompts the whole budget",
+        file=POLICIES,
+        edits={"prefill.schedule(prefill.budget - len(running))": "prefill.schedule(prefill.budget)"},
+        test=f"{PHASE}::test_a_mixed_batch_keeps_the_budget",
+    ),
+    Mutation(
+        broken="decode-first lets others in while somebody decodes",
+        file=POLICIES,
+        edits={
+            'return (running, "decode") if running else (prefill.schedule(prefill.budget), "prefill")': (
+                "return prefill_first(prefill, decodable)"
+            )
+        },
+        test=f"{PHASE}::test_decode_first_makes_static_batches",
+    ),
+    Mutation(
+        broken="least often used: nothing is counted",
+        file=RADIX,
+        edits={"            node.uses += 1\n": ""},
+        test=f"{TREE}::test_who_is_evicted_first",
+    ),
+    Mutation(
+        broken="the upper part of a split node forgets how often it was used",
+        file=RADIX,
+        edits={"upper.locks, upper.uses = node.locks, node.uses": "upper.locks = node.locks"},
+        test=f"{TREE}::test_lfu_counts_the_uses_of_both_parts_of_a_split_node",
+    ),
+    # -- replay ------------------------------------------------------------------------------------------------------
+    Mutation(
+        broken="a checkpoint forgets how often a node was used",
+        file=RADIX,
+        edits={"            made[i].uses = uses\n": "            pass\n"},
+        test=f"{REPLAY}::test_how_often_nodes_were_used_is_not_in_the_keyframe",
+    ),
+    Mutation(
+        broken="a checkpoint forgets who was admitted when",
+        file="scheduler/checkpoint.py",
+        edits={'    "admitted",\n': ""},
+        test=f"{REPLAY}::test_who_was_admitted_first_is_not_in_the_keyframe",
     ),
     # -- aborts and failures -----------------------------------------------------------------------------------------
     Mutation(

@@ -7,7 +7,7 @@ Decoding cannot change what a refused request lacks, so what n such steps leave 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from minisgl.scheduler.scheduler import Scheduler
 
 
-@runtime_checkable
 class DecodesAhead(Protocol):
     """An executor whose tokens and times are known beforehand."""
 
@@ -33,7 +32,7 @@ class DecodesAhead(Protocol):
 
 def advance(s: Scheduler, n: int, until: float) -> ev.StepFinished | None:
     """Take up to ``n`` steps as ``Scheduler.advance`` says; None if not even one can be taken in closed form."""
-    if s.bus or s.config.overlap or s.flying or not s.inbox.empty or not isinstance(s.executor, DecodesAhead):
+    if s.bus or s.config.overlap or s.flying or not s.inbox.empty or s.decode_ahead is None:
         return None
     if s.phase is not decode_first and (s.phase not in PHASES.values() or s.prefill.has_work):
         return None
@@ -46,7 +45,7 @@ def advance(s: Scheduler, n: int, until: float) -> ev.StepFinished | None:
         n //= 2
     if not n:
         return None
-    tokens = s.executor.decode_ahead(requests, n, until)
+    tokens = s.decode_ahead(requests, n, until)
     n = len(tokens[0])
     s.prefill.retest |= rows.take_pages(s.cache, n)
     for request, more in zip(requests, tokens, strict=True):
@@ -93,15 +92,16 @@ class _Rows:
         which = self.pages[who] + np.arange(len(who)) - np.repeat(np.cumsum(missing) - missing, missing)  # of its row
         opens = which * self.page_size + 1 - self.lengths[who]  # the step, from 0, that needs it
         order = np.lexsort((who, opens))  # step by step, within a step by uid
-        taken: list[int] = []
         evicts = False
-        for step, count in zip(*(a.tolist() for a in np.unique(opens[order], return_counts=True)), strict=True):
-            evicts = count > cache.free and step == n - 1
-            taken += cache.take(count)
+        if len(who) <= cache.free:
+            taken = cache.take(len(who))
+        else:  # leaf by leaf, as each step would
+            taken = []
+            for step, count in zip(*(a.tolist() for a in np.unique(opens, return_counts=True)), strict=True):
+                evicts = count > cache.free and step == n - 1
+                taken += cache.take(count)
         pages = np.empty(len(who), np.int64)
         pages[order] = taken
-        bounds = np.cumsum(missing).tolist()
-        for request, start, end in zip(self.requests, [0, *bounds], bounds, strict=False):
-            if end > start:
-                cache.give(request, pages[start:end].tolist())
+        takers = np.flatnonzero(missing).tolist()
+        cache.give([self.requests[i] for i in takers], missing[takers].tolist(), pages)
         return evicts

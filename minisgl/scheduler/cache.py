@@ -85,16 +85,14 @@ class CacheManager:
             return False
         evicts = total > self.free
         pages = self.take(total)
-        takers = [(r, n) for r, n in zip(requests, counts, strict=True) if n]
-        slots, ps, done = self.table.slots(pages), self.page_size, 0  # of all at once: most take a single page
-        for request, n in takers:
-            self._give(request, n, slots[done * ps : (done + n) * ps])
-            done += n
+        takers = [r for r, n in zip(requests, counts, strict=True) if n]
+        counts = [n for n in counts if n]
+        self.give(takers, counts, pages)
         if self.bus:
             self.bus.emit(
                 ev.PagesAllocated,
-                uids=tuple([r.uid for r, _ in takers]),
-                counts=tuple([n for _, n in takers]),
+                uids=tuple([r.uid for r in takers]),
+                counts=tuple(counts),
                 pages=tuple(pages),
             )
         return evicts
@@ -108,14 +106,14 @@ class CacheManager:
             raise LedgerError(f"{n} pages needed, {self.free} free: admission promised more than there is")
         return pages
 
-    def give(self, request: Request, pages: Sequence[int]) -> None:
-        """Let allocated pages be the request's next ones."""
-        self._give(request, len(pages), self.table.slots(pages))
-
-    def _give(self, request: Request, n: int, slots: np.ndarray) -> None:
-        self.table.write_slots(request.row, request.num_pages, slots)
-        request.num_pages += n
-        self.reserve(request, -min(n, request.reserved))
+    def give(self, requests: Sequence[Request], counts: Sequence[int], pages: Sequence[int] | np.ndarray) -> None:
+        """Let allocated pages be the next ones of these requests' rows, ``counts[i]`` of each in turn."""
+        slots, ps, done = self.table.slots(pages), self.page_size, 0  # of all at once: most take a single page
+        for request, n in zip(requests, counts, strict=True):
+            self.table.write_slots(request.row, request.num_pages, slots[done * ps : (done + n) * ps])
+            request.num_pages += n
+            self.reserve(request, -min(n, request.reserved))
+            done += n
 
     # -- giving them back --------------------------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ class Scheduler:
         assert config.num_pages is not None and config.max_seq_len is not None
         self.config = config
         self.executor = executor
+        self.decode_ahead = getattr(executor, "decode_ahead", None)  # what advance needs: see DecodesAhead
         self.bus = EventBus(executor.now)
         self.table = TableManager(config.max_running_requests, config.max_seq_len, config.page_size, config.num_pages)
         self.cache = CacheManager(config, self.table, self.bus)

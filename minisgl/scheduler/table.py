@@ -41,7 +41,7 @@ class TableManager:
         assert row not in self.free_rows, f"row {row} is free already"
         heapq.heappush(self.free_rows, row)
 
-    def slots(self, pages: Sequence[int]) -> np.ndarray:
+    def slots(self, pages: Sequence[int] | np.ndarray) -> np.ndarray:
         """The slots of whole pages in a row, int32 ``[len(pages) * page_size]``."""
         starts = np.asarray(pages, dtype=np.int32) * self.page_size
         return (starts[:, None] + self._offsets).ravel()

@@ -77,7 +77,8 @@ class SimulatedExecutor:
         drawn = dict.fromkeys(compress(batch.uids, batch.samples), self.clock)
         self.last_token |= drawn
         if batch.phase != "decode":
-            self.first_token = drawn | self.first_token
+            for uid in drawn:
+                self.first_token.setdefault(uid, self.clock)
         return BatchResult(batch.number, tokens, started, finished)
 
     def token(self, uid: int, position: int) -> int:

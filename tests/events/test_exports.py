@@ -111,6 +111,7 @@ class TestKvEvents:
                 cache.take(event)
         assert sorted(cache.blocks.values()) == tree_prefixes(trace.at(start))
         changes = {e.step for e in trace.of(ev.NodeInserted, ev.PagesEvicted)}
+        changes |= {e.step for e in trace.of(ev.CacheCleared) if not e.kept}
         for step in range(start + 1, trace.history.last + 1):
             if step in changes:
                 batch = batches.pop(0)

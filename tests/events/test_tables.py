@@ -26,12 +26,15 @@ from tests.fakes import Run
 EXAMPLES = 50
 
 
-def folded(trace):
-    """``(event, state after it)`` for every event; the state goes on changing."""
+def folded(trace, after=True):
+    """``(event, state after it)`` for every event, or before it; the state goes on changing."""
     fold = Fold(fresh(trace.keyframe))
     for event in trace.events:
+        if not after:
+            yield event, fold.state
         fold.apply(event)
-        yield event, fold.state
+        if after:
+            yield event, fold.state
 
 
 class TestAgainstSnapshots:
@@ -81,6 +84,14 @@ class TestAgainstSnapshots:
         assert table.prefill_tokens.sum() + table.decode_tokens.sum() == computed
         launched = table.launched[table.launched >= 0].tolist()
         assert launched == [e.batch for e in trace.of(ev.BatchScheduled)]
+        rows = {row["step"]: row for row in table.rows()}
+        for event, state in folded(trace, after=False):  # who has a token is decoding, whatever the batch is called
+            if isinstance(event, ev.BatchScheduled):
+                decodes = [uid for uid in event.uids if state["requests"][uid]["status"] == "running"]
+                assert rows[event.step]["decode_tokens"] == len(decodes)
+        for step, row in rows.items():
+            retracted = [e for e in trace.of(ev.RequestRetracted) if e.step == step]
+            assert (row["retractions"], row["lost"]) == (len(retracted), sum(e.lost for e in retracted))
 
     @settings(max_examples=EXAMPLES)
     @given(traces)
@@ -102,9 +113,16 @@ class TestAgainstSnapshots:
                 assert row["pages"] == max(
                     most[r.uid], len(trace.keyframe["requests"].get(r.uid, {"pages": ()})["pages"])
                 )
-            admitted = any(e.uid == r.uid for e in trace.of(ev.RequestAdmitted))
-            if admitted or r.matched:
-                assert row["cached_tokens"] == r.matched
+            firsts = [e for e in first_admissions(trace) if e.uid == r.uid]
+            admitted = bool(firsts)
+            if admitted:
+                assert (row["cached_tokens"], row["admitted"]) == (firsts[0].cached_len, firsts[0].t)
+            elif r.uid in begun and trace.keyframe["requests"][r.uid]["status"] != "waiting":
+                assert row["cached_tokens"] == trace.keyframe["requests"][r.uid]["matched"]
+            else:
+                assert row["cached_tokens"] == -1
+            retracted = [e for e in trace.of(ev.RequestRetracted) if e.uid == r.uid]
+            assert (row["retractions"], row["lost"]) == (len(retracted), sum(e.lost for e in retracted))
             assert (row["admitted_step"] >= 0) == admitted == (not math.isnan(row["admitted"]))
             assert math.isnan(row["submitted"]) == (r.uid in begun)
             assert row["refusals"] == sum(
@@ -143,7 +161,7 @@ class TestAgainstSnapshots:
     @given(traces)
     def test_figures(self, trace):
         f = trace.figures
-        admitted = trace.of(ev.RequestAdmitted)
+        admitted = first_admissions(trace)
         assert f.cached_tokens == sum(e.cached_len for e in admitted)
         assert f.prompt_tokens == sum(len(trace.at(trace.history.last).requests[e.uid].prompt) for e in admitted)
         if admitted:
@@ -156,12 +174,25 @@ class TestAgainstSnapshots:
         assert f.output_tokens == trace.requests.output_tokens.sum() - sum(
             len(r["output"]) for r in trace.keyframe["requests"].values() if r["status"] != "finished"
         )
+        assert f.retractions == len(trace.of(ev.RequestRetracted)) == trace.requests.retractions.sum()
+        assert f.lost_tokens == sum(e.lost for e in trace.of(ev.RequestRetracted)) == trace.requests.lost.sum()
         assert str(f.num_requests) in repr(f) and "<pre>" in f._repr_html_()
 
 
 def before(trace, uid, what):
     """A list of a request's at the start of the record; empty if it came later."""
     return trace.keyframe["requests"].get(uid, {what: []})[what]
+
+
+def first_admissions(trace):
+    """Without those of requests that come back after a retraction, here or before the start."""
+    known = trace.keyframe["requests"].values()
+    seen, firsts = {r["uid"] for r in known if r["status"] != "waiting" or r["output"]}, []
+    for e in trace.of(ev.RequestAdmitted):
+        if e.uid not in seen:
+            firsts.append(e)
+        seen.add(e.uid)
+    return firsts
 
 
 def output_of(snap):
@@ -182,13 +213,13 @@ def ceiling(trace):
         while at > 0:
             path, at = start.tree[at].tokens + path, start.tree[at].parent
         known.append(path)
-    total = 0
+    total, firsts = 0, {id(e) for e in first_admissions(trace)}
     for event, state in folded(trace):
-        if isinstance(event, ev.RequestAdmitted):
+        if id(event) in firsts:
             prompt = state["requests"][event.uid]["prompt"]
             total += max((shared(k, prompt[:-1]) // ps * ps for k in known), default=0)
             known.append(prompt)
-        elif isinstance(event, ev.Handoff) and event.finished:
+        elif isinstance(event, ev.Handoff):
             r = state["requests"][event.uid]
             known.append((*r["prompt"], *r["output"])[: event.n])
     return total
@@ -239,6 +270,39 @@ class TestKnownTimes:
         told = f.to_dict()
         assert told["ttft"]["count"] == 3 and told["retractions"] == 0
         assert "3 requests, 3 finished, in 6 steps and 6 ms" in repr(f)
+
+
+def test_a_retraction_loses_what_was_computed_and_is_no_hit():
+    run = Run(num_pages=6, max_seq_len=6, admission="optimistic")
+    with Recorder(run) as recorder:
+        run.submit([1, 2], 4)  # both are let in, and after one token more each 5 of 6 pages are taken ...
+        run.submit([3], 4)
+        run.play()
+    t, f = recorder.trace.requests, recorder.trace.figures
+    (event,) = recorder.trace.of(ev.RequestRetracted)
+    assert (event.uid, event.step, event.lost, len(event.pages)) == (1, 3, 1, 1)  # ... so the prompt alone is cached
+    assert t.retractions.tolist() == [0, 1] and t.lost.tolist() == [0, 1]
+    assert t.cached_tokens.tolist() == [0, 0] and t.admitted_step.tolist() == [1, 1] and t.pages.tolist() == [5, 4]
+    assert (f.retractions, f.lost_tokens, f.hit_rate, f.prompt_tokens) == (1, 1, 0, 3)
+    assert "1 retractions (1 tokens lost)" in repr(f)
+    s = recorder.trace.steps
+    assert s.retractions.tolist() == [0, 0, 1, *[0] * (len(s) - 3)] and s.lost.sum() == 1
+    again = recorder.trace.of(ev.RequestAdmitted)[-1]
+    assert (again.uid, again.cached_len) == (1, 1)
+    (row,) = [r for r in s.rows() if r["step"] == again.step]
+    assert (row["admitted"], row["prefill_tokens"]) == (1, 2)  # what it had generated
+
+
+def test_a_mixed_batch_is_counted_by_what_its_requests_do():
+    run = Run(phase="mixed", max_prefill_tokens=4)
+    run.submit([1], 6)
+    run.scheduler.step()
+    with Recorder(run) as recorder:
+        run.submit(list(range(10, 18)), 2)
+        run.play()
+    s = recorder.trace.steps
+    assert s.phase.tolist()[:3] == ["mixed"] * 3
+    assert s.prefill_tokens.tolist()[:4] == [3, 3, 2, 0] and s.decode_tokens.tolist()[:4] == [1, 1, 1, 2]
 
 
 def test_what_a_rejected_a_waiting_and_a_known_request_have():

@@ -12,6 +12,7 @@ Prefix = tuple[int, ...]
 class Page:
     number: int
     used: int
+    uses: int = 1
     locks: int = 0
 
 
@@ -22,8 +23,9 @@ class NaiveTree:
     A cache that never shares is one whose page never gets full.
     """
 
-    def __init__(self, page_size: int) -> None:
+    def __init__(self, page_size: int, eviction: str = "lru") -> None:
         self.page_size = page_size
+        self.eviction = eviction
         self.pages: dict[Prefix, Page] = {}
         self.ends: dict[Prefix, int] = {}
         self.tick = 0
@@ -55,6 +57,7 @@ class NaiveTree:
         self.tick += 1
         for prefix in hits:
             self.pages[prefix].used = self.tick
+            self.pages[prefix].uses += 1
         return hits[-1] if hits else ()
 
     def insert(self, tokens: Prefix, numbers: Sequence[int]) -> tuple[int, Prefix]:
@@ -87,12 +90,15 @@ class NaiveTree:
             edge.insert(0, prefix)
         return edge
 
+    def key(self, page: Page) -> int:
+        return {"lru": page.used, "lfu": page.uses, "fifo": 0}[self.eviction]
+
     def evict(self, n: int) -> list[int]:
-        """Whole leaves, least recently used first and of those the oldest node, until there are ``n`` pages."""
+        """Whole leaves, until there are ``n`` pages: who goes first says ``key``, and of those the oldest node."""
         gone: list[int] = []
         while len(gone) < n:
             leaves = [
-                (self.pages[end].used, node, end)
+                (self.key(self.pages[end]), node, end)
                 for end, node in self.ends.items()
                 if not self.pages[end].locks
                 and not any(len(other) > len(end) and other[: len(end)] == end for other in self.ends)

@@ -23,12 +23,16 @@ numbers = st.integers(0, 99)
 
 
 class PrefixMachine(Machine):
-    @initialize(kind=st.sampled_from(["radix"] * 5 + ["naive"]), page_size=st.sampled_from([1, 2, 4, 16]))
-    def start(self, kind, page_size):
+    @initialize(
+        kind=st.sampled_from(["radix"] * 5 + ["naive"]),
+        page_size=st.sampled_from([1, 2, 4, 16]),
+        eviction=st.sampled_from(["lru", "lfu", "fifo"]),
+    )
+    def start(self, kind, page_size, eviction):
         cls = {"radix": RadixPrefixCache, "naive": NaivePrefixCache}[kind]
         self.page_size = page_size
-        self.cache = cls(page_size, EventBus(lambda: 0.0))
-        self.model = NaiveTree(page_size if kind == "radix" else NEVER)
+        self.cache = cls(page_size, EventBus(lambda: 0.0), eviction)
+        self.model = NaiveTree(page_size if kind == "radix" else NEVER, eviction)
         self.held: list = []  # (handle, the prefix it stands for), each locked once
         self.next_page = 0
         self.begin()

@@ -141,3 +141,31 @@ def test_naive_never_shares():
     naive = NaivePrefixCache(1, EventBus(lambda: 0.0))
     done = naive.insert(ids(1, 2), [0, 1], 0)
     assert (done.hit_len, done.handle.length, naive.peek(ids(1, 2)), naive.evict(5)) == (0, 0, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("eviction", "order"),
+    [
+        ("lru", [[2], [1], [3]]),  # used longest ago
+        ("lfu", [[2], [3], [1]]),  # used once, twice, four times
+        ("fifo", [[1], [2], [3]]),  # made first
+    ],
+)
+def test_who_is_evicted_first(eviction, order):
+    tree = RadixPrefixCache(1, EventBus(lambda: 0.0), eviction)
+    for token in (1, 2, 3):
+        insert(tree, [token], [token])
+    for token in (1, 1, 1, 3):
+        tree.match(ids(token), 0)
+    assert [tree.evict(1) for _ in range(3)] == order
+
+
+def test_lfu_counts_the_uses_of_both_parts_of_a_split_node():
+    tree = RadixPrefixCache(1, EventBus(lambda: 0.0), "lfu")
+    insert(tree, [1, 2, 3, 4], [1, 2, 3, 4])
+    insert(tree, [9], [9])
+    tree.match(ids(1, 2, 3, 4), 0)
+    tree.match(ids(1, 2), 0)  # cut here: the rest keeps its two uses, the upper part has three
+    tree.match(ids(9), 0)
+    tree.match(ids(9), 0)  # three, too, and the older node
+    assert [tree.evict(1) for _ in range(3)] == [[3, 4], [9], [1, 2]]

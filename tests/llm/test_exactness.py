@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from minisgl import LLM, SamplingParams
+from minisgl.events import RequestRetracted
 from minisgl.models.hub import resolve_model
 from tests.models.reference import reference_model, reference_tokens
 from tests.models.tiny import FAMILIES, VOCAB_SIZE
@@ -47,10 +48,11 @@ def smollm2() -> Iterator[Path]:
     torch.set_num_threads(threads)
 
 
-def outputs(folder, prompts, new, batched=True, **config):
+def outputs(folder, prompts, new, batched=True, events=None, **config):
     settings = {"num_pages": 1024 // config["page_size"], "max_running_requests": 8, "max_seq_len": 256}
     params = SamplingParams(max_tokens=new, ignore_eos=True)
     with LLM(folder, device="cpu", dtype="float32", check=True, poison=True, **(settings | config)) as llm:
+        llm.on(None, (events if events is not None else []).append)
         if batched:
             outs = llm.generate(prompts, params, progress=False)
         else:
@@ -76,6 +78,25 @@ def test_tiny_models_in_a_pool_that_is_too_small(tiny_folder, family):
     want = [reference_tokens(folder, prompt, 10) for prompt in TINY_PROMPTS]
     config = {"page_size": 4, "num_pages": 14, "max_seq_len": 56, "max_running_requests": 3, "max_prefill_tokens": 13}
     assert outputs(folder, TINY_PROMPTS, 10, **config) == want
+
+
+@pytest.mark.parametrize("config", [c for c in CONFIGS if c["overlap"]], ids=lambda c: "-".join(map(str, c.values())))
+def test_a_tiny_model_that_is_thrown_out_again_and_again(tiny_folder, config):
+    """Too little is promised, prompts and decodes share batches, and whoever comes back computes its output again."""
+    folder, events = tiny_folder("llama"), []
+    want = [reference_tokens(folder, prompt, 20) for prompt in TINY_PROMPTS]
+    tight = {"num_pages": 80 // config["page_size"], "max_seq_len": 80, "admission": "optimistic", "phase": "mixed"}
+    assert outputs(folder, TINY_PROMPTS, 20, events=events, **(config | tight)) == want
+    assert any(isinstance(e, RequestRetracted) for e in events)
+
+
+@pytest.mark.parametrize("order", ["lpm", "shortest"])
+def test_a_tiny_model_under_other_policies(tiny_folder, order):
+    folder = tiny_folder("qwen3")
+    want = [reference_tokens(folder, prompt, 10) for prompt in TINY_PROMPTS]
+    config = {"page_size": 4, "num_pages": 14, "max_seq_len": 56, "max_running_requests": 3, "max_prefill_tokens": 13}
+    config |= {"admission": 0.3, "eviction": "lfu" if order == "lpm" else "fifo", "phase": "decode-first"}
+    assert outputs(folder, TINY_PROMPTS, 10, order=order, **config) == want
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from minisgl.errors import (
     TokenOutOfVocabularyError,
     UnknownRequestError,
 )
-from minisgl.events import AbortRequested, BatchScheduled, RequestFinished
+from minisgl.events import AbortRequested, BatchScheduled, RequestFinished, RequestRetracted
 from minisgl.outputs import Detokenizer, Output
 from tests.models.reference import reference_tokens
 from tests.models.tiny import EOS, VOCAB_SIZE
@@ -220,6 +220,20 @@ class TestStream:
         assert "".join(map(str, pieces)) == whole.text
         assert [t for p in pieces for t in p.token_ids] == whole.token_ids
         assert [p.finish_reason for p in pieces][-1] == "length" and sound(llm)
+
+    @pytest.mark.parametrize("overlap", [False, True])
+    def test_nothing_is_said_twice_after_a_retraction(self, folder, overlap):
+        settings = {"num_pages": 24, "max_seq_len": 24, "overlap": overlap, "admission": "optimistic", "check": True}
+        with LLM(folder, device="cpu", **settings) as llm, Recorder(llm) as rec:
+            first = llm.submit([9, 8, 7], SamplingParams(max_tokens=16, ignore_eos=True))
+            pieces = list(llm.stream([5, 6], SamplingParams(max_tokens=14, ignore_eos=True)))
+            llm.run_until_idle()
+            whole = llm.decode(reference_tokens(folder, [5, 6], 14))
+            assert llm.output(first).token_ids == reference_tokens(folder, [9, 8, 7], 16)
+        (retracted,) = rec.trace.of(RequestRetracted)
+        assert retracted.uid == 1 and retracted.lost > 5
+        assert [t for p in pieces for t in p.token_ids] == reference_tokens(folder, [5, 6], 14)
+        assert "".join(map(str, pieces)) == whole
 
     def test_leaving_the_loop_aborts(self, llm):
         with Recorder(llm) as rec:

@@ -61,11 +61,12 @@ class CacheMachine(Machine):
     @rule(
         action=actions(
             ("arrive", st.integers(0, 4), st.integers(1, 12), st.integers(0, 2), st.integers(1, 4), st.none(), copies),
-            ("arrive", st.integers(0, 4), st.integers(1, 12), st.integers(0, 2), st.just(8), st.integers(1, 3), copies),
+            ("arrive", st.integers(0, 4), st.integers(1, 12), st.integers(0, 2), st.just(6), st.integers(1, 2), copies),
+            ("handoff", st.integers(0, 3), st.booleans()),
             ("launch", st.integers(1, 15), st.sampled_from([2, 100]), st.booleans()),
             ("launch", st.just(15), st.just(100), st.booleans()),
             ("handoff", st.integers(0, 3), st.booleans()),
-            ("retract", st.integers(0, 3)),
+            ("retract", st.integers(0, 3), st.sampled_from([False, False, False, True])),
             ("end_of_pass", st.sampled_from([False, False, False, True])),
         )
     )
@@ -219,10 +220,10 @@ class CacheMachine(Machine):
             if not r.in_flight:
                 self.leave(r)
 
-    def retract(self, which):
+    def retract(self, which, really):
         """Who is in no batch is thrown out: its own pages go back, uncached, and what it shares stays."""
         idle = [r for r in self.live if not r.in_flight]
-        if not idle:
+        if not idle or not really:
             return
         r = pick(idle, which)
         own = self.rows[r][len(self.locked[r]) // self.page_size :]

@@ -1,5 +1,5 @@
-"""The whole scheduler, driven at random: whatever is submitted, aborted, broken and evicted, every request gives what
-it gives alone, and at every moment every page has one owner."""
+"""The whole scheduler, driven at random: whatever is submitted, aborted, broken, retracted and evicted, and under every
+policy, every request gives what it gives alone, everyone ends, and at every moment every page has one owner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from minisgl.events import (
     NodeSplit,
     PagesEvicted,
     PipelineDrained,
+    RequestAdmitted,
     RequestFinished,
+    RequestRetracted,
     TokensSampled,
 )
 from minisgl.events.state import undo_delta
@@ -41,8 +43,12 @@ class SchedulerMachine(Machine):
         overlap=st.sampled_from([False, True, True, True]),
         adversary=st.sampled_from([None, 0, 1, 2, 3, 4, 5, 6, 7]),
         stop=st.sampled_from([0, 50, 200, 400]),
+        order=st.sampled_from(["fcfs", "lpm", "shortest"]),
+        admission=st.sampled_from(["conservative", "optimistic", "optimistic", 0.3, 0.7]),
+        eviction=st.sampled_from(["lru", "lfu", "fifo"]),
+        phase=st.sampled_from(["prefill-first", "prefill-first", "decode-first", "mixed", "mixed"]),
     )
-    def start(self, page_size, pool, rows, budget, prefix_cache, overlap, adversary, stop):
+    def start(self, page_size, pool, rows, budget, prefix_cache, overlap, adversary, stop, **policies):
         num_pages = max(2 + pool % 3, pool // page_size)
         self.run = Run(
             page_size=page_size,
@@ -54,6 +60,7 @@ class SchedulerMachine(Machine):
             overlap=overlap,
             adversary=adversary,
             stop_tokens=tuple(range(stop)),
+            **policies,
         )
         self.scheduler = self.run.scheduler
         self.history = History(self.scheduler.snapshot().to_dict())
@@ -67,6 +74,7 @@ class SchedulerMachine(Machine):
         action=actions(
             ("submit", st.integers(0, 3), st.integers(1, 12), st.integers(0, 3), lengths, copies),
             ("submit", st.integers(0, 3), st.integers(1, 40), st.integers(0, 1), lengths, st.just(1)),
+            ("crowd", st.integers(2, 6), st.integers(6, 24)),
             ("go_on_from", numbers, lengths),
             ("step", st.just(1)),
             ("step", st.integers(1, 4)),
@@ -87,6 +95,11 @@ class SchedulerMachine(Machine):
         """A burst of prompts that begin alike, or are."""
         for i in range(copies):
             self.submit_one([kind] * shared + [kind + i % 2] * own, max_tokens)
+
+    def crowd(self, number, max_tokens):
+        """Short prompts that want much: who promises them little lets in too many."""
+        for i in range(number):
+            self.submit_one([7 + i, 7], max_tokens)
 
     def go_on_from(self, which, max_tokens):
         """The next turn of a conversation: what was said so far, and a little more."""
@@ -182,15 +195,27 @@ class SchedulerMachine(Machine):
             undo_delta(state, history.deltas[step - 1])
         assert state == history.at(0).to_dict()
 
-        computed: dict[int, int] = {}
-        for event in self.run.of(BatchScheduled):
-            assert event.phase == "decode" or 0 < event.num_tokens <= config.max_prefill_tokens
-            assert event.free_pages + event.evictable_pages + event.pending_pages >= event.reserved_pages
-            assert list(event.uids) == sorted(event.uids) or event.phase == "prefill"
-            for uid, start, end in zip(event.uids, event.starts, event.ends, strict=True):
-                assert start < end and start == computed.get(uid, start)  # no gap, nothing twice, nothing empty
-                assert pages_for(end, config.page_size) <= config.num_pages
-                computed[uid] = end
+        computed: dict[int, int] = {}  # tokens, by uid
+        decodes: set[int] = set()  # who has sampled since its admission
+        for event in self.run.events:
+            if isinstance(event, RequestAdmitted):
+                computed[event.uid] = event.cached_len
+                decodes.discard(event.uid)
+            elif isinstance(event, BatchScheduled):
+                assert event.phase == "decode" or 0 < event.num_tokens <= config.max_prefill_tokens
+                assert event.free_pages + event.evictable_pages + event.pending_pages >= event.reserved_pages
+                kinds = [uid in decodes for uid in event.uids]
+                assert set(kinds) <= {"prefill": {False}, "decode": {True}, "mixed": {False, True}}[event.phase]
+                assert kinds == sorted(kinds, reverse=True)  # decodes first
+                assert event.phase != "mixed" or config.phase == "mixed"
+                assert list(event.uids[: sum(kinds)]) == sorted(event.uids[: sum(kinds)])
+                for uid, start, end in zip(event.uids, event.starts, event.ends, strict=True):
+                    assert start < end and start == computed[uid]  # no gap, nothing twice, nothing empty
+                    assert pages_for(end, config.page_size) <= config.num_pages
+                    computed[uid] = end
+                decodes |= {uid for uid, samples in zip(event.uids, event.samples, strict=True) if samples}
+        if config.admission == "conservative":
+            assert not self.run.of(RequestRetracted)
         given: dict[int, list[int]] = {}
         for event in self.run.of(TokensSampled):
             for uid, token, dropped in zip(event.uids, event.tokens, event.dropped, strict=True):
@@ -215,6 +240,18 @@ class SchedulerMachine(Machine):
             self.saw("duplicates replaced")
         if any(any(e.dropped) for e in run.of(TokensSampled)):
             self.saw("extra sample")
+        retractions = self.run.of(RequestRetracted)
+        if self.run.config.admission == "optimistic":
+            self.saw("optimistic")
+            for what, least in (("retracted", 1), ("retracted 3 times", 3)):
+                if len(retractions) >= least:
+                    self.saw(what)
+        if len({e.uid for e in retractions}) < len(retractions):
+            self.saw("one retracted twice")
+        if {e.step for e in retractions} & {e.step for e in run.of(PipelineDrained)}:
+            self.saw("drained, then retracted")
+        if any(r.retractions and r.finish_reason in ("stop", "length") for r in self.alone):
+            self.saw("retracted, then ended well")
         for reason in {r.finish_reason for r in self.alone}:
             self.saw(f"ended by {reason}")
 
@@ -228,5 +265,9 @@ def test_every_request_gives_what_it_gives_alone():
         ("duplicates replaced", 0.05),
         ("extra sample", 0.1),
         ("ended by error", 0.1),
+        ("retracted, then ended well", 0.05),
+        ("drained, then retracted", 0.02),
     ):
         assert saw[what] > share * saw["runs"], (what, saw)
+    assert saw["retracted"] > saw["optimistic"] / 16, saw
+    assert saw["retracted 3 times"] > saw["optimistic"] / 50, saw
