@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from minisgl.sim.simulator import Simulator
 from minisgl.sim.whatif import sweep, whatif
 from minisgl_widgets import WhatIf
 from minisgl_widgets.differences import differences, say
+from minisgl_widgets.knobs import spaced
 from minisgl_widgets.whatif_picture import POINTS, thin
 from tests.fakes import Run
 
@@ -218,3 +221,10 @@ def test_thinning_keeps_every_peak():
 )
 def test_figures_for_people(unit, value, said):
     assert say(unit, value) == said
+
+
+def test_positions_of_a_slider_are_spread_evenly_and_go_through_the_values_that_matter():
+    values = spaced(26, 384, 34, 96, 192)
+    assert {26, 34, 96, 192, 384} <= set(values) and 35 <= len(values) <= 45
+    assert all(1.02 < b / a < 1.13 for a, b in pairwise(values))
+    assert spaced(1, 8, 4) == (1, 2, 3, 4, 5, 6, 7, 8)

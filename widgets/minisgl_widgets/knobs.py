@@ -10,7 +10,6 @@ import numpy as np
 from minisgl.config import CHOICES, EngineConfig
 from minisgl.core import pages_for
 from minisgl.events.words import count
-from minisgl.scheduler.policies import promised_share
 from minisgl.sim.whatif import OF_THE_WORKLOAD
 from minisgl.sim.workload import Workload
 
@@ -44,16 +43,16 @@ class Knob:
     def short(self, value: Any) -> str:
         """A value as an axis names it: "64", "lru"."""
         if self.name == "admission":
-            return f"{promised_share(value):.0%}"
-        return "as recorded" if value == AS_RECORDED else f"{value:g}" if self.unit else str(value)
+            return f"{SHARES.get(value, value):.0%}"
+        return f"{value:g}" if self.unit else str(value)
 
 
+SHARES: dict[Any, float] = {"optimistic": 0.0, "conservative": 1.0}  # what two names of admission promise
 AS_RECORDED = "as recorded"  # of ignore_eos: each request has its own
 # Values that would say too little by themselves.
 WORDS: dict[tuple[str, Any], str] = {
     ("admission", "conservative"): "all promised",
     ("admission", "optimistic"): "none promised",
-    ("ignore_eos", AS_RECORDED): "each request's own",
     ("ignore_eos", True): "yes",
     ("ignore_eos", False): "no",
     ("overlap", False): "off",
@@ -89,13 +88,14 @@ def knobs_of(base: EngineConfig, workload: Workload) -> dict[str, Knob]:
     assert base.num_pages is not None
     need = min(pages_for(workload.longest, base.page_size), base.num_pages)
     least = max(2, need - need // 4)  # a few positions at which the longest request is refused
+    half = max(2, base.num_pages // 2)
     sizes = tuple(1 << i for i in range(7))
     chunks = tuple(1 << i for i in range(3, max(10, base.max_prefill_tokens.bit_length() + 1)))
     shares = ("optimistic", *(i / 10 for i in range(1, 10)), "conservative")
     ranges: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         "num_pages": (
             base.num_pages,
-            spaced(least, 2 * base.num_pages, need, base.num_pages),
+            spaced(least, 2 * base.num_pages, need, half, base.num_pages),
             "page",
         ),
         "page_size": (base.page_size, sizes, "token"),
@@ -121,13 +121,18 @@ def knobs_of(base: EngineConfig, workload: Workload) -> dict[str, Knob]:
 
 
 def spaced(least: int, most: int, *through: int) -> tuple[int, ...]:
-    """Whole numbers from ``least`` to ``most``, each about so many per cent above the one before, and ``through``."""
-    grid = np.unique(np.round(np.geomspace(least, most, POSITIONS)).astype(int)).tolist()
-    return tuple(sorted({*grid, *through}))
+    """Whole numbers from ``least`` to ``most``, each about so many per cent above the one before.
+
+    Those of ``through`` are among them, in place of neighbours less than half a position away.
+    """
+    grid = np.unique(np.round(np.geomspace(least, most, POSITIONS)).astype(int))
+    half = np.log(most / least) / (POSITIONS - 1) / 2
+    near = (np.abs(np.log(grid[:, None] / np.array(through))) < half).any(axis=1)
+    return tuple(sorted({*grid[~near].tolist(), *through}))
 
 
 def with_value(values: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
     """The values with one more, in its place: names of shares stand where their share is."""
     if value in values:
         return values
-    return tuple(sorted((*values, value), key=lambda v: {"optimistic": 0.0, "conservative": 1.0}.get(v, v)))
+    return tuple(sorted((*values, value), key=lambda v: SHARES.get(v, v)))

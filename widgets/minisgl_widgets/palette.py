@@ -9,7 +9,8 @@ from __future__ import annotations
 BLACK, WHITE = "#000000", "#ffffff"
 # A request's colour is UIDS[uid % 7]; the cache's pages belong to nobody and are grey.
 UIDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")
-GREY, GHOST = "#787878", "#9a9a9a"  # writing that reads on white and on black (4.4 and 4.3 to 1); a run as it was
+GREY = "#787878"  # writing that reads on white and on JupyterLab's black (4.4 and 4.3 to 1)
+GHOST = "rgba(128, 128, 128, 0.75)"  # a run as it was, behind one as it would be
 LINE, BAD = "#b4bbc4", "#b3261e"
 KINDS = {"free": "#e8e8e8", "owned": "#0072b2", "evictable": "#b8b8b8", "protected": "#6e6e6e"}
 LEDGER = {"need": "#0072b2", "promised": "#e69f00", "free": "#e8e8e8", "evictable": "#b8b8b8", "pending": "#cc79a7"}

@@ -21,7 +21,7 @@ from minisgl.sim.whatif import whatif
 from minisgl_widgets.dashboard import ALERT, every_widget
 from minisgl_widgets.differences import as_html, as_text, differences, memory, refusals
 from minisgl_widgets.feed import Feed
-from minisgl_widgets.knobs import Knob, knobs_of, with_value
+from minisgl_widgets.knobs import AS_RECORDED, Knob, knobs_of, with_value
 from minisgl_widgets.latest import LatestThread
 from minisgl_widgets.stage import Stage
 from minisgl_widgets.whatif_picture import METRICS, Picture, Point
@@ -400,7 +400,9 @@ def _slider(knob: Knob) -> W.SelectionSlider:
 
 def _choice(knob: Knob) -> W.Dropdown:
     return W.Dropdown(
-        options=[(said + " (recorded)" * (value == knob.recorded), value) for said, value in _options(knob)],
+        options=[
+            (said + " (recorded)" * (value == knob.recorded != AS_RECORDED), value) for said, value in _options(knob)
+        ],
         value=knob.recorded,
         description=knob.name,
         tooltip=knob.tooltip,

@@ -25,7 +25,7 @@ from minisgl_widgets.knobs import Knob
 POINTS = 300  # of a line: twice as many are drawn at most, the least and the most of each stretch
 TICKS = 7  # values named under the curve, about
 HEIGHT = 430  # pixels
-GHOST = {"color": palette.GHOST, "width": 1.5}
+GHOST = {"color": palette.GHOST, "width": 1.3}
 
 METRICS = {  # what the curve can show: figure -> name, tick format, unit after a tick
     "ttft_mean": ("mean time to first token", "", " s"),
@@ -192,7 +192,7 @@ def _upright(at: float, colour: str, dash: str) -> dict[str, Any]:
 
 def _mark(at: int, positions: int, text: str, height: float) -> dict[str, Any]:
     """Beside an upright line, on the side where there is room."""
-    left = at > positions / 2
+    left = at > 0.7 * positions
     side = {"xanchor": "right" if left else "left", "xshift": -4 if left else 4}
     return {"text": text, "showarrow": False, "x": at, "y": height, "xref": "x2", "yref": "y3 domain", **side}
 
