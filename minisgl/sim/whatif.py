@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from minisgl.config import EngineConfig
-from minisgl.errors import ConfigError, TraceError
+from minisgl.errors import ConfigError, CostError, TraceError
 from minisgl.events.diff import Diff
 from minisgl.events.recorder import Recorder
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
-from minisgl.sim.costs import CostModel
+from minisgl.sim.costs import DEFAULT, CostModel
 from minisgl.sim.fit import fit
 from minisgl.sim.outcome import Outcome
 from minisgl.sim.replay import replay
@@ -33,7 +33,8 @@ def whatif(trace: Trace, costs: CostModel | None = None, **changes: Any) -> What
 
     Args:
         trace: the record.
-        costs: how long a batch takes; None: fitted to the record's own batches.
+        costs: how long a batch takes; None: fitted to the record's own batches, or ``DEFAULT`` (a small model on two
+            CPU cores) where they are too few.
         changes: fields of EngineConfig (``num_pages=32, page_size=16, order="lpm", ...``), and of the workload:
             ``rate`` (arrivals so many times as fast), ``max_tokens`` (times as many), ``ignore_eos``.
 
@@ -44,7 +45,7 @@ def whatif(trace: Trace, costs: CostModel | None = None, **changes: Any) -> What
         ConfigError: an unknown name, or a value that cannot be.
         TraceError: the record does not hold its configuration.
     """
-    return WhatIf(trace, costs or fit(trace), changes)
+    return WhatIf(trace, costs or clock_of(trace), changes)
 
 
 class WhatIf:
@@ -65,6 +66,8 @@ class WhatIf:
         self.recorded: Workload = unchanged.recorded if unchanged else Workload.from_trace(record)
         self.config, self.workload = changed(self.base, self.recorded, changes)
         self.notes = _notes(record, self.workload, changes)
+        if changes and costs is DEFAULT:
+            self.notes.append("the clock is that of a small model on two CPU cores, not the record's own")
 
     def change(self, **changes: Any) -> WhatIf:
         """The same record on the same clock with these changes instead; the run as it was is not made again."""
@@ -160,7 +163,7 @@ def sweep(trace: Trace, costs: CostModel | None = None, **values: Iterable[Any])
     if len(values) != 1:
         raise ConfigError(f"sweep takes the values of one setting, not of {len(values)}: num_pages=range(32, 256, 8)")
     ((name, each),) = values.items()
-    costs = costs or fit(trace)
+    costs = costs or clock_of(trace)
     base, workload = recorded_config(trace), Workload.from_trace(trace)
     outcomes: list[Outcome | ConfigError] = []
     every = list(each)
@@ -182,6 +185,14 @@ def cliff_at(figures: Sequence[dict[str, Any]]) -> int | None:
     best = int(np.nanargmin(times))
     beyond = [i for i in range(len(times)) if not times[i] <= 2 * times[best]]
     return min(beyond, key=lambda i: abs(i - best)) if beyond else None
+
+
+def clock_of(trace: Trace) -> CostModel:
+    """The cost model fitted to a record; the default one where its batches are too few to fit anything to."""
+    try:
+        return fit(trace)
+    except CostError:
+        return DEFAULT
 
 
 def recorded_config(trace: Trace) -> EngineConfig:
