@@ -12,13 +12,15 @@ import json
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 from measure import arguments, interleaved, print_json, spread, table, text
 
 from minisgl import EngineConfig, Recorder, SamplingParams, Simulator, Trace, Workload, whatif
-from minisgl.sim.costs import DEFAULT
+from minisgl.sim.costs import DEFAULT, LinearCost
+from minisgl.sim.outcome import Outcome
 from minisgl.sim.whatif import WhatIf
 from minisgl.sim.workload import Arrival
 
@@ -102,8 +104,31 @@ def kvcache_sim(workload: Workload) -> object:
     return simulate_policy(build_execution_plan(parse_trace_lines(lines)), "lru", PAGES)
 
 
+def public_traces(folder: Path) -> list[tuple[str, float, int]]:
+    """Seconds of the CPU for two public traces as they lie in ``folder``, reading them left out; and their steps."""
+    azure = Workload.azure(folder / "azure2023" / "conv.csv")
+    mooncake = Workload.mooncake(folder / "mooncake" / "conversation_trace.jsonl")
+    fast = LinearCost(constant=0.01, prefill_token=2e-5, decode_request=1e-4, kv_token=1e-8)
+    found = []
+    for name, workload, settings in (
+        ("Azure conversation", azure, {"num_pages": 20_000, "page_size": 16, "prefix_cache": "naive"}),
+        ("Mooncake conversation", mooncake, {"num_pages": 18_724, "page_size": 512}),
+    ):
+        config = EngineConfig(
+            max_running_requests=256, max_prefill_tokens=8192, max_seq_len=workload.longest, **settings
+        )
+        outcomes: list[Outcome] = []
+        seconds = timed(lambda: outcomes.append(Simulator(config, fast).run(workload)))  # noqa: B023
+        found.append((f"{name}, {len(workload)} requests", seconds, outcomes[0].steps))
+    return found
+
+
 def main() -> None:
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="also run the traces in DIR/azure2023 and DIR/mooncake"
+    )
+    options = parser.parse_args()
     n, rounds = (200, 3) if options.quick else (1000, 7)
     workload = requests(n)
     unchanged = whatif(record(workload), DEFAULT)
@@ -125,6 +150,10 @@ def main() -> None:
     one = median(times["replay"])
     rows = [(name, f"{median(t) * 1e3:.0f}", spread(t), text(median(t) / one)) for name, t in times.items()]
     print(table(("what", "CPU ms", "spread", "x replay"), rows))
+    if options.data:
+        print()
+        traces = [(name, f"{seconds:.2f}", steps) for name, seconds, steps in public_traces(options.data)]
+        print(table(("trace", "CPU s", "steps"), traces))
     if missing:
         print(f"\nNot installed, so not run: {', '.join(missing)}.")
     if options.json:

@@ -77,7 +77,7 @@ class RequestRetracted(Event, frozen=True):
 
 
 class AdmissionTested(Event, frozen=True):
-    """The head of the queue was tested. ``verdict``: admitted | chunk | row | budget | pages.
+    """A waiting request, the one whose turn it is, was tested. ``verdict``: admitted | chunk | row | budget | pages.
 
     Tests run in that order (chunk: an unfinished chunk goes first), and a term is None when its test was not reached.
     The page test is ``need <= free + evictable + pending - reserved``, in pages, first as the cache stands and again
@@ -147,7 +147,7 @@ class PagesAllocated(Event, frozen=True):
 
 
 class PagesEvicted(Event, frozen=True):
-    """Whole least-recently-used leaves left the tree; their pages join the end of the free list in this order."""
+    """Whole leaves left the tree, in the policy's order; their pages join the end of the free list in this order."""
 
     nodes: Ints
     pages: Ints

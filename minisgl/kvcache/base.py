@@ -72,7 +72,7 @@ class PrefixCache(ABC):
 
     @abstractmethod
     def evict(self, n: int) -> list[int]:
-        """Give up ``n`` pages or more, whole leaves, least recently used first; fewer if no more are unlocked."""
+        """Give up ``n`` pages or more, whole leaves in the policy's order; fewer if no more are unlocked."""
 
     @abstractmethod
     def nodes(self) -> dict[int, dict[str, Any]]:

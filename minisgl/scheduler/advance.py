@@ -53,7 +53,7 @@ def advance(s: Scheduler, n: int, until: float) -> ev.StepFinished | None:
         request.device_len += n
         request.cached_len = request.done_len = request.device_len - 1
     s.batches += n - 1
-    last = s.batch(requests, "decode")
+    last = s.batch(requests)
     for request in requests:
         if len(request.output_ids) == request.max_tokens or request.output_ids[-1] in request.stop_tokens:
             s.received(request)

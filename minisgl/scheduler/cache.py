@@ -64,13 +64,16 @@ class CacheManager:
         ps = self.page_size
         return [-(-r.device_len // ps) - r.num_pages for r in requests]
 
+    def unpromised(self, requests: Sequence[Request]) -> int:
+        """Pages that they need to reach their ``device_len`` and that nobody promised them."""
+        return sum([n - r.reserved for n, r in zip(self._missing(requests), requests, strict=True) if n > r.reserved])
+
     def short(self, requests: Sequence[Request]) -> int:
         """Pages that a batch of these needs beyond what is free or evictable now.
 
         What a request takes beyond its promise must not be promised to anybody else, pending pages counted.
         """
-        missing = self._missing(requests)
-        unpromised = sum([n - r.reserved for n, r in zip(missing, requests, strict=True) if n > r.reserved])
+        missing, unpromised = self._missing(requests), self.unpromised(requests)
         had = self.free + self.prefix.evictable
         return max(0, sum(missing) - had, unpromised and unpromised + self.reserved - had - self.pending)
 

@@ -62,30 +62,25 @@ Decodable = Callable[[], list[Request]]
 
 
 class Phase(Protocol):
-    """What the next batch is made of: requests, and what to call it. ``decodable()`` are those who decode, by uid."""
+    """What the next batch is made of. ``decodable()`` are those who decode, by uid; they go before the prompts."""
 
-    def __call__(self, prefill: PrefillManager, decodable: Decodable) -> tuple[list[Request], str]: ...
+    def __call__(self, prefill: PrefillManager, decodable: Decodable) -> list[Request]: ...
 
 
-def prefill_first(prefill: PrefillManager, decodable: Decodable) -> tuple[list[Request], str]:
+def prefill_first(prefill: PrefillManager, decodable: Decodable) -> list[Request]:
     """New prompts before anything else: first tokens come early, running requests wait for them."""
-    prompts = prefill.schedule(prefill.budget)
-    return (prompts, "prefill") if prompts else (decodable(), "decode")
+    return prefill.schedule(prefill.budget) or decodable()
 
 
-def decode_first(prefill: PrefillManager, decodable: Decodable) -> tuple[list[Request], str]:
+def decode_first(prefill: PrefillManager, decodable: Decodable) -> list[Request]:
     """Nobody is let in while anybody decodes: static batches, as engines had them before continuous batching (Orca)."""
-    running = decodable()
-    return (running, "decode") if running else (prefill.schedule(prefill.budget), "prefill")
+    return decodable() or prefill.schedule(prefill.budget)
 
 
-def mixed(prefill: PrefillManager, decodable: Decodable) -> tuple[list[Request], str]:
+def mixed(prefill: PrefillManager, decodable: Decodable) -> list[Request]:
     """Everybody decodes, and what is left of the token budget goes to prompts, in chunks (Sarathi-Serve, vLLM)."""
     running = decodable()
-    prompts = prefill.schedule(prefill.budget - len(running))
-    if not prompts:
-        return running, "decode"
-    return running + prompts, "mixed" if running else "prefill"
+    return running + prefill.schedule(prefill.budget - len(running), running)
 
 
 PHASES: dict[str, Phase] = {"prefill-first": prefill_first, "decode-first": decode_first, "mixed": mixed}

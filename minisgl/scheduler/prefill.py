@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -49,9 +50,13 @@ class PrefillManager:
         """Might the next ``schedule`` test or compute anything?"""
         return self.chunked is not None or (bool(self.waiting) and self.retest)
 
-    def schedule(self, budget: int) -> list[Request]:
-        """Prompts of the next batch, ``budget`` tokens at most; each one's ``device_len`` is where it will end."""
+    def schedule(self, budget: int, beside: Sequence[Request] = ()) -> list[Request]:
+        """Prompts of the next batch, ``budget`` tokens at most; each one's ``device_len`` is where it will end.
+
+        ``beside``: requests that decode in the same batch. What they take unpromised is not promised to a prompt.
+        """
         batch: list[Request] = []
+        taken = self.cache.unpromised(beside)
         if self.chunked and budget > 0:
             budget -= self._extend(self.chunked, budget)
             batch.append(self.chunked)
@@ -61,7 +66,7 @@ class PrefillManager:
         while self.waiting and self.retest:
             place = self._next()
             request = self.waiting[place]
-            verdict = self._admit(request, budget)
+            verdict = self._admit(request, budget, taken)
             if verdict != "admitted":
                 self.retest = verdict == "budget"  # the next batch has a budget of its own
                 break
@@ -90,8 +95,11 @@ class PrefillManager:
         request.device_len = request.cached_len + take
         return take
 
-    def _admit(self, request: Request, budget: int) -> str:
-        """Test a waiting request; let it in if everything fits. A refusal changes nothing that lasts."""
+    def _admit(self, request: Request, budget: int, taken: int) -> str:
+        """Test a waiting request; let it in if everything fits. A refusal changes nothing that lasts.
+
+        ``taken`` pages go to others in the same batch, promised or not: they count as promised.
+        """
         terms: dict[str, int] = {}
         handle: Handle | None = None
         if self.chunked:
@@ -117,14 +125,14 @@ class PrefillManager:
                 "free": cache.free,
                 "evictable": prefix.evictable,
                 "pending": cache.pending,
-                "reserved": cache.reserved,
+                "reserved": cache.reserved + taken,
             }
             verdict = "pages"
-            if cache.fits(need):
+            if cache.fits(need + taken):
                 handle = prefix.match(prompt, request.uid)
                 prefix.lock(handle, request.uid)
                 terms |= {"evictable_locked": prefix.evictable}
-                if cache.fits(need):
+                if cache.fits(need + taken):
                     verdict = "admitted"
                 else:
                     prefix.unlock(handle, request.uid)

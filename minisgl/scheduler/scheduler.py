@@ -224,7 +224,7 @@ class Scheduler:
 
     def _launch(self) -> tuple[Batch | None, Batch | None]:
         """Put a batch together and launch it; the second is the batch in flight, if its pages had to be waited for."""
-        requests, phase = self.phase(self.prefill, self._decodable)
+        requests = self.phase(self.prefill, self._decodable)
         drained = None
         short = self.cache.short(requests)
         if short and self.flying:
@@ -238,7 +238,7 @@ class Scheduler:
         if self.cache.allocate(requests):
             self.prefill.retest = True
 
-        batch = self.batch(requests, phase)
+        batch = self.batch(requests)
         for request, samples in zip(requests, batch.samples, strict=True):
             if request.cached_len == request.matched and request.status == "prefill":  # its first forward
                 # the last token never gets KV, so from here on one token less is promised
@@ -275,13 +275,14 @@ class Scheduler:
         """Who may have one more token, by uid."""
         return [r for _, r in sorted(self.running.items()) if r.can_decode]
 
-    def batch(self, requests: list[Request], phase: str) -> Batch:
+    def batch(self, requests: list[Request]) -> Batch:
         """What the next forward of these requests is: the ledgers as they stand, and all writes since the last one."""
         self.batches += 1
+        decodes = sum([r.status == "running" for r in requests])
         slot_writes, token_writes = self.table.take_writes()
         return Batch(
             number=self.batches,
-            phase=phase,
+            phase="mixed" if 0 < decodes < len(requests) else "decode" if decodes else "prefill",
             uids=tuple([r.uid for r in requests]),
             rows=tuple([r.row for r in requests]),
             starts=tuple([r.cached_len for r in requests]),

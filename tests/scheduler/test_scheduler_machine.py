@@ -206,7 +206,7 @@ class SchedulerMachine(Machine):
                 assert event.phase == "decode" or 0 < event.num_tokens <= config.max_prefill_tokens
                 assert event.free_pages + event.evictable_pages + event.pending_pages >= event.reserved_pages
                 kinds = [uid in decodes for uid in event.uids]
-                assert set(kinds) <= {"prefill": {False}, "decode": {True}, "mixed": {False, True}}[event.phase]
+                assert set(kinds) == {"prefill": {False}, "decode": {True}, "mixed": {False, True}}[event.phase]
                 assert kinds == sorted(kinds, reverse=True)  # decodes first
                 assert event.phase != "mixed" or config.phase == "mixed"
                 assert list(event.uids[: sum(kinds)]) == sorted(event.uids[: sum(kinds)])
