@@ -439,7 +439,7 @@ MUTATIONS = (
     Mutation(
         broken="admission is not tested again once the prefix is locked",
         file=PREFILL,
-        edits={"if cache.fits(need):\n                    verdict": "if True:\n                    verdict"},
+        edits={"if cache.fits(need + taken):\n                    verdict": "if True:\n                    verdict"},
         test=f"{CASES}::test_the_second_test_is_after_the_lock",
     ),
     Mutation(
@@ -564,18 +564,22 @@ MUTATIONS = (
         test=f"{RETRACTION}::test_a_prompt_that_is_not_computed_to_its_end",
     ),
     Mutation(
+        broken="a mixed batch lets a prompt in on pages that its decodes take",
+        file=POLICIES,
+        edits={"(prefill.budget - len(running), running)": "(prefill.budget - len(running))"},
+        test=f"{RETRACTION}::test_a_prompt_that_is_not_computed_to_its_end",
+    ),
+    Mutation(
         broken="a mixed batch gives prompts the whole budget",
         file=POLICIES,
-        edits={"prefill.schedule(prefill.budget - len(running))": "prefill.schedule(prefill.budget)"},
+        edits={"prefill.schedule(prefill.budget - len(running), running)": "prefill.schedule(prefill.budget, running)"},
         test=f"{PHASE}::test_a_mixed_batch_keeps_the_budget",
     ),
     Mutation(
         broken="decode-first lets others in while somebody decodes",
         file=POLICIES,
         edits={
-            'return (running, "decode") if running else (prefill.schedule(prefill.budget), "prefill")': (
-                "return prefill_first(prefill, decodable)"
-            )
+            "return decodable() or prefill.schedule(prefill.budget)": "return prefill_first(prefill, decodable)",
         },
         test=f"{PHASE}::test_decode_first_makes_static_batches",
     ),
