@@ -195,11 +195,12 @@ def open_notebook(lab: Lab, chromium: Any, request: pytest.FixtureRequest) -> It
         page.on("pageerror", lambda e: page.errors.append(str(e)))
         page.goto(f"{lab.url}/lab/tree/{folder.name}/{source.name}?reset")
         page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.context?.isReady", timeout=90_000)
-        if dark:
-            page.evaluate(
-                "async () => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
-            )
-            page.wait_for_function("() => document.body.dataset.jpThemeLight === 'false'")
+        # always: the server remembers what the test before it chose
+        page.evaluate(
+            "async (theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })",
+            "JupyterLab Dark" if dark else "JupyterLab Light",
+        )
+        page.wait_for_function("(light) => document.body.dataset.jpThemeLight === light", arg=str(not dark).lower())
         if run:
             page.run_all()
         return page
