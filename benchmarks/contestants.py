@@ -13,7 +13,8 @@ from minisgl.models.hub import resolve_model
 
 MODEL = "smollm2-135m"
 ONE, BATCH = "one at a time", "batch"
-MINISGL, RECORDED, CACHED = "minisgl", "minisgl, every event recorded", "minisgl, preface in the cache"
+MINISGL, OVERLAP = "minisgl", "minisgl, overlap"
+RECORDED, CACHED = "minisgl, every event recorded", "minisgl, preface in the cache"
 TRANSFORMERS = "transformers"
 
 Generate = Callable[[Prompts, int], Prompts]
@@ -60,10 +61,11 @@ class Contestant:
 
 
 def minisgl_contestants(dtype: str, workload: Workload) -> list[Contestant]:
-    """Without prefix cache, as transformers has none; in float32 also with it, and with a Recorder."""
+    """Without prefix cache, as transformers has none, with overlap as well; in float32 also with it, and recorded."""
 
-    def engine(prefix_cache: str) -> LLM:
-        return LLM(MODEL, num_pages=workload.pages, prefix_cache=prefix_cache, dtype=dtype, device="cpu")
+    def engine(prefix_cache: str, overlap: bool = False) -> LLM:
+        settings = {"num_pages": workload.pages, "prefix_cache": prefix_cache, "overlap": overlap}
+        return LLM(MODEL, dtype=dtype, device="cpu", **settings)
 
     def batch(llm: LLM, prompts: Sequence[list[int]], new: int) -> Prompts:
         params = SamplingParams(max_tokens=new, ignore_eos=True)
@@ -73,10 +75,11 @@ def minisgl_contestants(dtype: str, workload: Workload) -> list[Contestant]:
         with Recorder(naive):
             return batch(naive, prompts, new)
 
-    naive = engine("naive")
+    naive, ahead = engine("naive"), engine("naive", overlap=True)
     found = [
         Contestant(ONE, MINISGL, lambda prompts, new: [batch(naive, [p], new)[0] for p in prompts], workload),
         Contestant(BATCH, MINISGL, lambda prompts, new: batch(naive, prompts, new), workload),
+        Contestant(BATCH, OVERLAP, lambda prompts, new: batch(ahead, prompts, new), workload),
     ]
     if dtype == "float32":
         radix = engine("radix")
