@@ -83,7 +83,8 @@ class Run:
     def __init__(self) -> None:
         self.scheduler = Scheduler(CONFIG, RandomExecutor(), VOCAB)
         self.lock = RLock()
-        self.snapshot, self.on, self.drain = self.scheduler.snapshot, self.scheduler.bus.on, self.scheduler.drain
+        self.snapshot, self.checkpoint = self.scheduler.snapshot, self.scheduler.checkpoint
+        self.on, self.drain = self.scheduler.bus.on, self.scheduler.drain
         self.requests = 0
         self.seconds: list[float] = []  # CPU time of each step: what others do with the core does not count
         self.steady: list[bool] = []  # for each step: was it a decode of all rows, and nothing else?
