@@ -14,7 +14,7 @@ import numpy as np
 from minisgl.core import Request
 from minisgl.events import types as ev
 from minisgl.scheduler.cache import CacheManager
-from minisgl.scheduler.policies import PHASES, decode_first
+from minisgl.scheduler.policies import PHASES, decode_first, prefill_first
 
 if TYPE_CHECKING:
     from minisgl.scheduler.scheduler import Scheduler
@@ -34,20 +34,24 @@ def advance(s: Scheduler, n: int, until: float) -> ev.StepFinished | None:
     """Take up to ``n`` steps as ``Scheduler.advance`` says; None if not even one can be taken in closed form."""
     if s.bus or s.config.overlap or s.flying or not s.inbox.empty or s.decode_ahead is None:
         return None
-    if s.phase is not decode_first and (s.phase not in PHASES.values() or s.prefill.has_work):
+    if s.phase not in PHASES.values():
+        return None
+    # a decode step gives nobody in the queue what he lacks, so a test that would change nothing need not be made
+    refused = s.phase is prefill_first and s.prefill.refuses()
+    if s.prefill.has_work and s.phase is not decode_first and not refused:
         return None
     requests = [r for _, r in sorted(s.running.items())]
     n = min([n, *(r.max_tokens - len(r.output_ids) for r in requests)]) if requests else 0
     rows = _Rows(requests, s.config.page_size)
-    # after an eviction the first of the queue is tested again: nothing comes of it, but that it may tick the cache
-    evicting = not s.prefill.waiting or not s.table.num_free
+    # after an eviction it is tested again: that may tick the prefix cache, unless it is refused before that
+    evicting = refused or not s.prefill.waiting or not s.table.num_free
     while n and not rows.have_pages(s.cache, n, evicting):
         n //= 2
     if not n:
         return None
     tokens = s.decode_ahead(requests, n, until)
     n = len(tokens[0])
-    s.prefill.retest |= rows.take_pages(s.cache, n)
+    s.prefill.retest = rows.take_pages(s.cache, n) or (s.prefill.retest and not refused)
     for request, more in zip(requests, tokens, strict=True):
         request.output_ids += more
         request.device_len += n

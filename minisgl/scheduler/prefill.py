@@ -13,7 +13,7 @@ from minisgl.events import types as ev
 from minisgl.events.bus import EventBus
 from minisgl.kvcache import Handle
 from minisgl.scheduler.cache import CacheManager
-from minisgl.scheduler.policies import ORDERS, promised_share, worst_case
+from minisgl.scheduler.policies import ORDERS, longest_prefix, promised_share, worst_case
 from minisgl.scheduler.table import TableManager
 
 PATIENCE = 64  # later arrivals that may be admitted before the first of the queue
@@ -49,6 +49,16 @@ class PrefillManager:
     def has_work(self) -> bool:
         """Might the next ``schedule`` test or compute anything?"""
         return self.chunked is not None or (bool(self.waiting) and self.retest)
+
+    def refuses(self) -> bool:
+        """Would the next test, and all that follow while others decode, be refused before they leave a trace?"""
+        if self.chunked or not self.waiting or self.order is longest_prefix:  # an eviction may change that one's choice
+            return False
+        if not self.table.num_free:
+            return True
+        request = self.waiting[self._next()]
+        request.worst = self.promise(request, self.share)
+        return not self.cache.fits(self.cache.need(request.worst, self._matched(request)))
 
     def schedule(self, budget: int, beside: Sequence[Request] = ()) -> list[Request]:
         """Prompts of the next batch, ``budget`` tokens at most; each one's ``device_len`` is where it will end.
