@@ -11,6 +11,7 @@ import csv
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,10 +79,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _load(path: str) -> Trace:
+    """The run in a file; what it warns of (a file cut short, events of a newer version) as lines on stderr."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        trace = Trace.load(path)
+    for warning in said:
+        print(f"minisgl: {warning.message}", file=sys.stderr)
+    return trace
+
+
 def _show(args: argparse.Namespace) -> int:
     if args.csv and not args.table:
         args.fail(f"--csv needs a table: {', '.join(f'--{name}' for name in TABLES)}")
-    trace = Trace.load(args.file)
+    trace = _load(args.file)
     if args.table:
         _print_table(getattr(trace, args.table), args)
     elif args.step is not None:
@@ -131,13 +142,13 @@ def _width() -> int | None:
 
 
 def _diff(args: argparse.Namespace) -> int:
-    diff = Trace.load(args.file).diff(Trace.load(args.other), times=args.times)
+    diff = _load(args.file).diff(_load(args.other), times=args.times)
     print(diff)
     return 1 if diff else 0
 
 
 def _check(args: argparse.Namespace) -> int:
-    trace = Trace.load(args.file)
+    trace = _load(args.file)
     found = trace.check()
     for step, violation in found:
         print(f"step {step}: {violation}")
@@ -146,6 +157,6 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
-    path = export(Trace.load(args.file), args.out, args.format)
+    path = export(_load(args.file), args.out, args.format)
     print(f"{path}: {path.stat().st_size} bytes")
     return 0

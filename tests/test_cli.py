@@ -8,8 +8,10 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from minisgl import cli
@@ -42,6 +44,9 @@ def files(monkeypatch, tmp_path):
     def load(path):
         if path == "damaged":
             raise TraceError("damaged: line 3 is not an event;\nthe first 2 are whole")
+        if path == "short":
+            warnings.warn("short was cut after line 8", stacklevel=2)
+            path = "run"
         if path not in known:
             raise FileNotFoundError(2, "No such file or directory", path)
         return known[path]
@@ -112,7 +117,7 @@ class TestDiff:
 
     def test_times_alone(self, capsys, files):
         later = played()
-        later.events[0] = ev.msgspec.structs.replace(later.events[0], submitted=-1.0)
+        later.events[0] = msgspec.structs.replace(later.events[0], submitted=-1.0)
         files["later"] = later
         assert run("diff", "run", "later") == 0
         assert run("diff", "run", "later", "--times") == 1
@@ -162,6 +167,11 @@ def test_what_cannot_be_done_is_one_line(capsys, args, says):
     assert run(*args) == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"minisgl: {says}\n")
+
+
+def test_a_warning_is_one_line(capsys):
+    assert run("check", "short") == 0
+    assert capsys.readouterr().err == "minisgl: short was cut after line 8\n"
 
 
 def python(code: str, **more) -> subprocess.Popen:
