@@ -167,7 +167,8 @@ def _said(
     trace: Trace, ended: list[Stay], prompts: dict[int, tuple[int, int]], facts: dict
 ) -> tuple[list[str], list[ev.Event]]:
     promised, used, over_time = facts["promised"], facts["used"], facts["over_time"]
-    most = f"{count(len(ended), 'admission')} were promised {count(promised, 'page')} beyond what was cached"
+    were = "was" if len(ended) == 1 else "were"
+    most = f"{count(len(ended), 'admission')} {were} promised {count(promised, 'page')} beyond what was cached"
     if used <= promised:
         share = f" ({(promised - used) / promised:.0%})" if promised else ""
         said = [f"{most} and took {used}: {count(promised - used, 'page')}{share} never used."]
