@@ -213,5 +213,10 @@ class CacheManager:
         pages, self._poison = self._poison, []
         return pages
 
+    def put_back(self, poison: list[int]) -> None:
+        """Poison these pages with the next batch: the one that was to do it never reached the device."""
+        if self._poison is not None:
+            self._poison[:0] = poison
+
     def __repr__(self) -> str:
         return f"CacheManager(free={self.free}, owned={self.owned}, reserved={self.reserved}, cache={self.prefix})"

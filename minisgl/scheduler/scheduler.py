@@ -267,6 +267,7 @@ class Scheduler:
             raise
         except Exception as failure:
             self.flying.pop()
+            self.cache.put_back(batch.poison)
             self.table.put_back(batch.slot_writes, batch.token_writes)  # other requests' rows wait for some of them
             self._fail(batch, requests, failure)
         return batch, drained

@@ -252,6 +252,18 @@ class TestBrokenForward:
         with pytest.raises(LedgerError, match="two owners"):
             run.play()
 
+    def test_the_poison_it_carried_is_not_lost(self):
+        run = Run(prefix_cache="naive")
+        run.submit([1, 2, 3], 1)
+        run.play()  # three pages are free again
+        run.executor.fail_at = run.scheduler.batches + 1
+        run.submit([4], 1)
+        run.play()
+        run.submit([5], 1)
+        run.play()
+        failed, next_one = run.executor.batches[-2:]
+        assert set(failed.poison) == {0, 1, 2} <= set(next_one.poison)
+
     def test_the_writes_it_carried_for_others_are_not_lost(self):
         """The second of two equal prompts has its row rewritten, and the batch that was to tell the device fails."""
         run = Run(num_pages=26, max_seq_len=26)
