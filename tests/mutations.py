@@ -505,7 +505,7 @@ MUTATIONS = (
         broken="who takes more than was promised to it takes what is promised to others",
         file=CACHE,
         edits={", unpromised and unpromised + self.reserved - had - self.pending)": ")"},
-        test=f"{RETRACTION}::test_a_prompt_that_is_not_computed_to_its_end",
+        test=f"{RETRACTION}::test_a_prompt_under_way_gives_way_to_those_who_decode",
     ),
     Mutation(
         broken="a retraction frees the cached prefix as well",
@@ -521,7 +521,7 @@ MUTATIONS = (
         broken="a retracted request keeps its promise",
         file=CACHE,
         edits={"        self.reserve(request, -request.reserved)\n        return pages": "        return pages"},
-        test=f"{RETRACTION}::test_a_prompt_that_is_not_computed_to_its_end",
+        test=f"{RETRACTION}::test_a_prompt_under_way_gives_way_to_those_who_decode",
     ),
     Mutation(
         broken="a retracted request waits behind all others",
@@ -561,7 +561,7 @@ MUTATIONS = (
                 "            pass\n        if self.bus:\n"
             )
         },
-        test=f"{RETRACTION}::test_a_prompt_that_is_not_computed_to_its_end",
+        test=f"{RETRACTION}::test_a_prompt_under_way_gives_way_to_those_who_decode",
     ),
     Mutation(
         broken="a mixed batch lets a prompt in on pages that its decodes take",

@@ -269,6 +269,22 @@ class TestRetraction:
         for e in run.of(BatchScheduled):
             assert e.reserved_pages <= e.free_pages + e.evictable_pages + e.pending_pages
 
+    def test_a_prompt_under_way_gives_way_to_those_who_decode(self, make):
+        """It was let in while there was room; each step two pages go to others, and two of its tokens are computed."""
+        run, requests = make(num_pages=24, max_seq_len=24, admission="optimistic", max_prefill_tokens=4, phase="mixed")
+        requests += [run.submit([i], 20) for i in range(2)]
+        run.scheduler.step()
+        run.scheduler.step()
+        requests.append(run.submit(list(range(30, 45)), 3))
+        run.play()
+        first = run.of(RequestRetracted)[0]
+        assert first.uid == 2 and 0 < first.lost < 15
+        later = [e for e in run.of(BatchScheduled) if e.step >= first.step and 2 in e.uids]
+        again = next(e for e in run.of(RequestAdmitted) if e.uid == 2 and e.step > first.step)
+        assert later[0].step == again.step and later[0].starts[later[0].uids.index(2)] == again.cached_len
+        for e in run.of(BatchScheduled):
+            assert e.reserved_pages <= e.free_pages + e.evictable_pages + e.pending_pages
+
 
 class TestPhase:
     def later(self, make, phase) -> tuple[Run, list[int]]:
