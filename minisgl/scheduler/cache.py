@@ -66,14 +66,15 @@ class CacheManager:
 
     def unpromised(self, requests: Sequence[Request]) -> int:
         """Pages that they need to reach their ``device_len`` and that nobody promised them."""
-        return sum([n - r.reserved for n, r in zip(self._missing(requests), requests, strict=True) if n > r.reserved])
+        return _beyond_promise(self._missing(requests), requests)
 
     def short(self, requests: Sequence[Request]) -> int:
         """Pages that a batch of these needs beyond what is free or evictable now.
 
         What a request takes beyond its promise must not be promised to anybody else, pending pages counted.
         """
-        missing, unpromised = self._missing(requests), self.unpromised(requests)
+        missing = self._missing(requests)
+        unpromised = _beyond_promise(missing, requests)
         had = self.free + self.prefix.evictable
         return max(0, sum(missing) - had, unpromised and unpromised + self.reserved - had - self.pending)
 
@@ -220,3 +221,7 @@ class CacheManager:
 
     def __repr__(self) -> str:
         return f"CacheManager(free={self.free}, owned={self.owned}, reserved={self.reserved}, cache={self.prefix})"
+
+
+def _beyond_promise(missing: Sequence[int], requests: Sequence[Request]) -> int:
+    return sum([n - r.reserved for n, r in zip(missing, requests, strict=True) if n > r.reserved])
