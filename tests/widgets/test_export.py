@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 import subprocess
@@ -19,6 +20,9 @@ from minisgl.events.words import count
 from minisgl.scheduler import Scheduler
 from minisgl_widgets.bundle import STATIC, bundle, order, styles
 from minisgl_widgets.export import export_html
+from minisgl_widgets.feed import Feed
+from minisgl_widgets.record import Encoder
+from minisgl_widgets.session import Session
 from tests.chromium import skip_or_fail
 from tests.fakes import HashExecutor
 from tests.script import finish_early, overlapped, release
@@ -144,12 +148,12 @@ def test_text_keeps_the_contrast_of_wcag_aa(dark: bool) -> None:
 
 
 def test_the_same_record_gives_the_same_bytes(shared: History, tmp_path: Path) -> None:
-    record = shared.record(TEXTS, "A run <of> minisgl")
-    a, b = (export_html(record, tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
+    run = Session(shared, TEXTS, "A run <of> minisgl")
+    a, b = (export_html(run, tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
     assert a == b
-    assert len(a) < 150_000
+    assert len(a) < 250_000, "the views and a short run"
     assert b"<title>A run &lt;of&gt; minisgl</title>" in a
-    assert b"Another" in export_html(record, str(tmp_path / "c.html"), title="Another").read_bytes()
+    assert b"Another" in export_html(run, str(tmp_path / "c.html"), title="Another").read_bytes()
 
 
 # -- in a browser ----------------------------------------------------------------------------------------------------
@@ -252,7 +256,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def opened(chromium: Any, shared: History, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    path = export_html(shared.record(TEXTS, "Shared prefixes"), tmp_path_factory.mktemp("export") / "shared run.html")
+    path = export_html(Session(shared, TEXTS, "Shared prefixes"), tmp_path_factory.mktemp("export") / "shared run.html")
     page = Opened(chromium, path)
     yield page
     page.context.close()
@@ -335,13 +339,13 @@ def test_the_strip_tells_a_page_in_words(opened: Opened, shared: History) -> Non
 
 
 def test_the_address_says_where_to_start(chromium: Any, oracle: History, tmp_path: Path) -> None:
-    path = export_html(oracle.record({}, "Five requests"), tmp_path / "oracle.html")
+    path = export_html(Session(oracle, {}, "Five requests"), tmp_path / "oracle.html")
     page = Opened(chromium, path, "#step=5&req=3", color_scheme="dark")
     page.check(oracle, 5)
     assert {m["uid"] for m in page.data(".msgl-request.msgl-hi")} == {"3"}
     page.scrub(1)
     assert "waits: needs 13, 61 promised, 64 in all" in page.text(".msgl-ledger")
-    page.page.wait_for_url("**#step=1")
+    page.page.wait_for_url("**#step=1&req=3&view=chart,events")
     page.page.evaluate("location.hash = '#step=9'")
     page.page.wait_for_selector(".msgl[data-step='9']")
     page.check(oracle, 9)
@@ -350,11 +354,12 @@ def test_the_address_says_where_to_start(chromium: Any, oracle: History, tmp_pat
     page.context.close()
 
 
-def test_a_broken_rule_turns_the_lamp_red_and_names_the_page(chromium: Any, oracle: History, tmp_path: Path) -> None:
-    record = oracle.record({}, "Broken")
+def test_a_broken_rule_turns_the_lamp_red_and_names_the_page(
+    chromium: Any, oracle: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sentence = "page 3 belongs to request 0, whose row does not name it: leaked"
-    record["steps"] = [s | {"violations": [sentence] if s["step"] == 4 else []} for s in record["steps"]]
-    page = Opened(chromium, export_html(record, tmp_path / "broken.html"), "#step=4")
+    monkeypatch.setattr(oracle.steps, "violations", lambda i: (sentence,) if i == 3 else ())
+    page = Opened(chromium, export_html(Session(oracle, {}, "Broken"), tmp_path / "broken.html"), "#step=4")
     assert page.data(".msgl-lamp") == [{"sound": "false", "violations": "1"}]
     assert sentence in page.text(".msgl-lamp")
     page.scrub(5)
@@ -366,7 +371,7 @@ def test_what_waits_for_a_batch_in_flight_is_marked(chromium: Any, tmp_path: Pat
     say = overlapped()
     finish_early(say)
     release(say)
-    page = Opened(chromium, export_html(say.history.record({}, "In flight"), tmp_path / "flight.html"), "#step=3")
+    page = Opened(chromium, export_html(Session(say.history, {}, "In flight"), tmp_path / "flight.html"), "#step=3")
     page.check(say.history, 3)
     assert page.data(".msgl-strip")[0]["pending"] == "1"
     assert "2 owned by a request, 1 pending (slashed)" in page.text(".msgl-legend")
@@ -385,7 +390,7 @@ def test_what_waits_for_a_batch_in_flight_is_marked(chromium: Any, tmp_path: Pat
 def test_a_run_without_a_step_is_shown(chromium: Any, tmp_path: Path) -> None:
     config = EngineConfig(num_pages=8, max_seq_len=8)
     state = Scheduler(config, HashExecutor(config)).snapshot().to_dict()
-    page = Opened(chromium, export_html(History(state).record({}), tmp_path / "empty.html"))
+    page = Opened(chromium, export_html(History(state), tmp_path / "empty.html"))
     page.check(History(state), 0)
     assert count(8, "page") in page.text(".msgl-strip")
     assert page.problems == []
@@ -393,7 +398,7 @@ def test_a_run_without_a_step_is_shown(chromium: Any, tmp_path: Path) -> None:
 
 
 def test_a_record_opens_at_its_first_step_and_is_not_live(chromium: Any, oracle: History, tmp_path: Path) -> None:
-    page = Opened(chromium, export_html(oracle.record({}, "Five requests"), tmp_path / "oracle.html"))
+    page = Opened(chromium, export_html(Session(oracle, {}, "Five requests"), tmp_path / "oracle.html"))
     page.check(oracle, 1)
     assert not page.page.locator(".msgl-live").is_visible()
     page.page.set_viewport_size({"width": 1280, "height": 720})
@@ -401,33 +406,39 @@ def test_a_record_opens_at_its_first_step_and_is_not_live(chromium: Any, oracle:
     page.context.close()
 
 
-LIVE = """() => {
-    const { stage } = document.querySelector("#stage"), { store } = stage, s = stage.constructor;
-    const keyframe = structuredClone(store.keyframes[0].state);
-    window.all = { deltas: store.deltas.slice(), steps: store.steps.slice() };
+LIVE = """(record) => {
+    const el = document.querySelector("#stage"), { stage } = el, { store } = stage;
+    const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
     const fresh = new store.constructor();
-    fresh.load({ version: 2, keyframe, title: "", texts: {}, deltas: [], steps: [] });
-    document.querySelector("#stage").replaceChildren();
-    window.live = new s(document.querySelector("#stage"), fresh, { live: true });
-    window.more = (n) => {
-        const first = fresh.length;
-        const [deltas, steps] = [all.deltas, all.steps].map((list) => list.slice(first, first + n));
-        fresh.append({ kind: "tail", first, deltas, steps, texts: {} });
-    };
+    fresh.load(bytes(record));
+    el.replaceChildren();
+    window.live = new stage.constructor(el, fresh, { live: true });
+    window.more = (tail, buffers) => fresh.append(tail, buffers.map(bytes));
 }"""
 
 
 def test_a_live_stage_follows_and_keeps_new_requests_in_sight(chromium: Any, tmp_path: Path) -> None:
     pool = {"num_pages": 400, "max_seq_len": 16, "max_running_requests": 4}
     many = run([[i, 1, 2] for i in range(40)], max_tokens=4, every=2, **pool)
-    page = Opened(chromium, export_html(many.record({}, "Many"), tmp_path / "many.html"))
-    page.page.evaluate(LIVE)
+    page = Opened(chromium, export_html(Session(many, {}, "Many"), tmp_path / "many.html"))
+    feed = Feed(many.at(0).to_dict())
+    encoder = Encoder(feed)
+    page.page.evaluate(LIVE, base64.b64encode(encoder.record(deflate=False)).decode())
     page.settle()
     body = page.page.locator(".msgl-tbody")
 
     def arrive(steps: int) -> int:
         """How far the request table is scrolled after so many more steps."""
-        page.page.evaluate("(n) => more(n)", steps)
+        for i in range(feed.history.last, feed.history.last + steps):
+            for event in many.steps.events(i):
+                feed.put(event)
+        tail = encoder.tail()
+        if tail:
+            message, buffers = tail
+            known = page.page.evaluate(
+                "([tail, buffers]) => more(tail, buffers)", [message, [base64.b64encode(b).decode() for b in buffers]]
+            )
+            assert known, "a tail was missing"
         page.settle()
         page.settle()
         return body.evaluate("(el) => el.scrollTop")
