@@ -44,7 +44,8 @@ import { Ledger } from "./ledger.js";
 import { Tree } from "./tree.js";
 import { Handoffs } from "./handoff.js";
 import { Requests } from "./requests.js";
-import { Lamp, pagesNamed } from "./lamp.js";
+import { Lamp } from "./lamp.js";
+import { suspectsOf } from "./ghosts.js";
 import { Words } from "./words.js";
 import { CopyPath, fragmentOf, placeOf } from "./path.js";
 import { Dock, arrange } from "./layout.js";
@@ -54,10 +55,11 @@ import { VIEWS } from "./views.js";
  * @typedef {import("./record.js").Pointer} Pointer
  * @typedef {{store: RunStore, state: any, step: number, entry: import("./record.js").StepEntry | null,
  *   delta: import("./record.js").Change[], kinds: Uint8Array, counts: Record<string, number>, pending: Set<number>,
- *   held: Pointer, selection: import("./record.js").Selection | null, suspects: Set<number>, changed: Set<number>, palette: any,
+ *   held: Pointer, selection: import("./record.js").Selection | null, suspects: Map<number, string>, changed: Set<number>, palette: any,
  *   following: boolean}} Frame
  *   everything a view draws: `state` after `step`, the `delta` that led there, the kind of each page (an index into KINDS)
- *   and how many there are of each, pages that are pending, were named by a broken rule, or changed owner in this step
+ *   and how many there are of each, pages that are pending or changed owner in this step, and `suspects`: what is wrong with
+ *   which page
  * @typedef {{live?: boolean, start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
  *   heading?: HTMLElement}} Options
  */
@@ -291,7 +293,7 @@ export class Stage {
     this.selection = selectionOf(state, this.pointer);
     /** @type {Frame} */
     const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), pending: pendingPages(state), held: this.pinned, selection: this.selection,
-      suspects: pagesNamed(entry ? entry.violations : []), changed, palette: this.palette,
+      suspects: suspectsOf(state, entry ? entry.violations : []), changed, palette: this.palette,
       following: this.live && step === store.last };
     this.title.textContent = store.title || "A run of minisgl";
     const seen = [...this.views, ...this.docks.flatMap((dock) => dock.view ?? [])];

@@ -12,6 +12,7 @@
  *     close()         optional: the stage goes away
  */
 import { Chart } from "./chart.js";
+import { LifeLines } from "./lifelines.js";
 import { EventLog } from "./events.js";
 
 /**
@@ -20,4 +21,4 @@ import { EventLog } from "./events.js";
  */
 
 /** @type {ViewKind[]} */
-export const VIEWS = [Chart, EventLog];
+export const VIEWS = [Chart, LifeLines, EventLog];
