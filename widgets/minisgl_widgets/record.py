@@ -4,7 +4,7 @@ A record (version 3) is made of *parts*, each packed JSON (``packed.py``), so th
 
     uint32 length, JSON {"version", "deflated", "parts": [[name, first, count, bytes], ...]}, the parts
 
-    head     what must be known at once: see ``Encoder._head``
+    head     what must be known at once: see ``Encoder._head``; also ``config``, every EngineConfig field ({}: not known)
     steps    the deltas of ``count`` steps, from step number ``first`` on (counted from 0)
     leap     one delta over all of them: see ``leap.py``
     events   of each of them, the events: {"counts", "types", "uids", "words"}, the last three one entry an event
@@ -91,6 +91,7 @@ class Encoder:
         first = self._keyframe
         whole |= {
             "title": title or self.feed.title,
+            "config": self.feed.about.get("config", {}),
             "keyframe": first | {name: _table(first[name]) for name in ("nodes", "requests")},
             "phases": PHASES,
             "flags": FLAGS,

@@ -46,6 +46,15 @@ export class Dock {
     return true;
   }
 
+  /** Is a key one of a view's? Then the view is shown and told. @param {string} key */
+  pressed(key) {
+    const kind = this.kinds.find((k) => k.key === key);
+    if (!kind) return false;
+    this.show(kind.id);
+    this.view?.pressed?.();
+    return true;
+  }
+
   /** @param {KeyboardEvent} event */
   _key(event) {
     const at = this.kinds.findIndex((kind) => kind.id === this.shown);

@@ -1,6 +1,6 @@
 // @ts-check
 import { FREE, CACHE } from "./record.js";
-import { h, say, count, uidLook, rgb } from "./look.js";
+import { h, say, count, packedOf, uidLook } from "./look.js";
 import { tick } from "./chart.js";
 import { brokenPages } from "./ghosts.js";
 import { LifePicture, livesOf, lifeAt, lifeWords, moved, ownerName, sharesOf, stretchAt, zoomed } from "./lives.js";
@@ -326,16 +326,12 @@ export class LifeLines {
       this.painted = 0;
     }
     if (done === this.painted) return;
-    const pack = (/** @type {string} */ colour) => {
-      const [r, g, b] = rgb(colour);
-      return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
-    };
-    const [free, cache, ...uids] = [palette.free, palette.evictable, ...palette.uids.map((/** @type {any} */ u) => u.fill)].map(pack);
+    const { free, evictable, uids } = packedOf(palette);
     const image = new ImageData(columns, done - this.painted);
     const words = new Uint32Array(image.data.buffer);
     for (let i = 0, at = this.painted * columns; i < words.length; i++) {
       const owner = owners[at + i];
-      words[i] = owner === FREE ? free : owner === CACHE ? cache : uids[uidLook(owner).colour];
+      words[i] = owner === FREE ? free : owner === CACHE ? evictable : uids[uidLook(owner).colour];
     }
     /** @type {CanvasRenderingContext2D} */ (this.small.getContext("2d")).putImageData(image, 0, this.painted);
   }

@@ -9,9 +9,8 @@ const MOST_SUSPECTS = 1000; // pages that a broken step names in data-suspects
 const NAMES = { free: "free", owned: "owned by a request", evictable: "cached, evictable", protected: "cached, locked" };
 
 /** The grid for a number of pages: as few columns as the height allows, so cells are as large as they can be.
- * @param {number} pages @param {number} width */
-export function gridFor(pages, width) {
-  const most = pages > 4096 ? 400 : 216;
+ * @param {number} pages @param {number} width @param {number} [most] pixels that it may be high */
+export function gridFor(pages, width, most = pages > 4096 ? 400 : 216) {
   let best = { columns: 16, cell: 2, rows: Math.ceil(pages / 16) };
   for (const columns of GRID_COLUMNS) {
     const cell = Math.min(LARGEST, Math.floor(width / columns));

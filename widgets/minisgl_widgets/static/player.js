@@ -13,6 +13,12 @@ const SIGNS = {
 };
 const SPEEDS = [1, 2, 5, 10, 30, 60];
 
+/** Is a key meant for the stage, and not for a field or for the browser? @param {KeyboardEvent} event */
+export function forStage(event) {
+  const field = /** @type {HTMLElement} */ (event.target).matches?.("select, textarea, input:not([type=range])");
+  return !field && !event.altKey && !event.ctrlKey && !event.metaKey;
+}
+
 /** The player: it owns the time, and tells `goto` where to go. Space, arrows, Home, End, n and p work wherever the focus is. */
 export class Player {
   /** @param {{goto: (step: number) => void, live: boolean}} options */
@@ -89,9 +95,8 @@ export class Player {
 
   /** @param {KeyboardEvent} event @returns {boolean} whether the key was the player's */
   key(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey) return false;
+    if (!forStage(event)) return false;
     const target = /** @type {HTMLElement} */ (event.target);
-    if (target.matches?.("select, textarea, input:not([type=range])")) return false;
     const big = event.shiftKey ? 10 : 1;
     if (event.key === " " && target.tagName !== "BUTTON") this.toggle();
     else if (event.key === "ArrowLeft") this.jump(this.step - big);

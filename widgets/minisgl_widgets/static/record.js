@@ -147,6 +147,8 @@ export class RunStore {
   /** All parts are readable. */
   whole = false;
   title = "";
+  /** The engine's settings (EngineConfig), as far as they are known. @type {Record<string, any>} */
+  config = {};
   /** What token ids say. @type {Record<string, string>} */
   texts = {};
   /** Grows whenever texts change: what was written with them is then written anew. */
@@ -237,6 +239,7 @@ export class RunStore {
     state.pages = { owner: Int32Array.from(owner), node: Int32Array.from(node), order: Float64Array.from(order) };
     this.keyframe = state;
     this.title = head.title;
+    this.config = head.config ?? {};
     this.first = state.step;
     this.numPages = state.num_pages;
     this.pageSize = state.page_size;

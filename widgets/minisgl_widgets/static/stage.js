@@ -38,7 +38,7 @@
  */
 import { RunStore, Cursor, pageKinds, countKinds, pendingPages, selectionOf } from "./record.js";
 import { h, paletteOf } from "./look.js";
-import { Player } from "./player.js";
+import { Player, forStage } from "./player.js";
 import { PageStrip } from "./pages.js";
 import { Ledger } from "./ledger.js";
 import { Tree } from "./tree.js";
@@ -255,7 +255,7 @@ export class Stage {
 
   /** @param {KeyboardEvent} event */
   _key(event) {
-    let done = this.player.key(event);
+    let done = this.player.key(event) || (forStage(event) && this.docks.some((dock) => dock.pressed(event.key)));
     if (event.key === "Escape" && (this.pinned || this.hovered)) {
       this.pinned = this.hovered = null;
       this.rest();

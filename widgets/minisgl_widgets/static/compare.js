@@ -1,0 +1,285 @@
+// @ts-check
+import { FREE, KINDS, pageKinds } from "./record.js";
+import { h, say, chip, clipped, count, packedOf, uidLook } from "./look.js";
+import { ownerName } from "./lives.js";
+import { gridFor } from "./pages.js";
+
+const COUNTERS = { free_pages: "free", owned_pages: "owned", pending_pages: "of them pending", evictable_pages: "evictable", protected_pages: "locked", reserved_pages: "promised",
+  running: "running", waiting: "waiting" };
+const MOST_LINES = 200; // requests, and nodes, that are listed
+const SCROLLBAR = 16; // pixels
+const FATES = { came: "+", went: "−", moved: "→" };
+
+/** @typedef {{status: string, verdict: string, reason: string, pages: number, cached: number, output: number, row: number}} RequestAt */
+/** @typedef {{parent: number, tokens: number[], pages: number, locks: number}} NodeAt */
+/**
+ * What is compared of a moment.
+ * @typedef {{step: number, owner: Int32Array, kinds: Uint8Array, counters: Record<string, number>, requests: Map<number, RequestAt>, nodes: Map<number, NodeAt>}} Moment
+ */
+
+/** A moment, good until its state moves on. @param {any} state @param {Uint8Array} [kinds] of its pages @returns {Moment} */
+export function momentOf(state, kinds = pageKinds(state)) {
+  const requests = new Map();
+  for (const uid in state.requests) {
+    const { status, verdict, reason, pages, cached_len, output, row } = state.requests[uid];
+    requests.set(Number(uid), { status, verdict, reason, pages: pages.length, cached: cached_len, output: output.length, row });
+  }
+  const nodes = new Map();
+  for (const id in state.nodes) {
+    const { parent, tokens, pages, locks } = state.nodes[id];
+    if (Number(id)) nodes.set(Number(id), { parent, tokens, pages: pages.length, locks });
+  }
+  return { step: state.step, owner: state.pages.owner, kinds, counters: { ...state.counters }, requests, nodes };
+}
+
+/** Pages that came into use, went (are free now), or moved to another owner. @param {Int32Array} before @param {Int32Array} after */
+export function pageMoves(before, after) {
+  /** @type {Record<keyof typeof FATES, number[]>} */
+  const moves = { came: [], went: [], moved: [] };
+  for (let p = 0; p < after.length; p++) {
+    if (before[p] === after[p]) continue;
+    (before[p] === FREE ? moves.came : after[p] === FREE ? moves.went : moves.moved).push(p);
+  }
+  return moves;
+}
+
+/** What is otherwise with requests, in words, by uid. @param {Map<number, RequestAt>} before @param {Map<number, RequestAt>} after
+ * @returns {Map<number, string[]>} */
+export function requestMoves(before, after) {
+  const found = new Map();
+  const by = (/** @type {string} */ noun, /** @type {number} */ n) => (n > 0 ? `+${count(n, noun)}` : n < 0 ? `−${count(-n, noun)}` : "");
+  for (const uid of new Set([...before.keys(), ...after.keys()])) {
+    const [a, b] = [before.get(uid), after.get(uid)];
+    if (!a && b) found.set(uid, [`new: ${stageOf(b)}`, by("page", b.pages), by("token", b.output)].filter(Boolean));
+    else if (a && !b) found.set(uid, ["not there yet", by("page", -a.pages), by("token", -a.output)].filter(Boolean));
+    else if (a && b) {
+      const said = [stageOf(a) === stageOf(b) ? "" : `${stageOf(a)} → ${stageOf(b)}`, by("page", b.pages - a.pages), by("token", b.output - a.output), a.cached === b.cached ? "" : `KV ${a.cached} → ${b.cached}`,
+        a.row === b.row ? "" : b.row < 0 ? `left row ${a.row}` : `row ${b.row}`].filter(Boolean);
+      if (said.length) found.set(uid, said);
+    }
+  }
+  return found;
+}
+
+/** @param {RequestAt} request */
+function stageOf({ status, verdict, reason }) {
+  if (status === "finished") return `ended: ${reason}`;
+  return status === "waiting" ? `waits${verdict && verdict !== "admitted" ? `: ${verdict}` : ""}` : status;
+}
+
+const WHATS = ["new", "gone", "split", "joined", "locks"];
+
+/** Nodes that are new, gone, cut (a node keeps its id and its end when it is split), or otherwise locked.
+ * @param {Map<number, NodeAt>} before @param {Map<number, NodeAt>} after */
+export function nodeMoves(before, after) {
+  /** @type {{id: number, what: "new" | "gone" | "split" | "joined" | "locks", node: NodeAt, said: string}[]} */
+  const found = [];
+  for (const [id, node] of after) {
+    const old = before.get(id);
+    const [was, now] = [old?.tokens.length ?? 0, node.tokens.length];
+    if (!old) found.push({ id, what: "new", node, said: `${count(node.tokens.length, "token")}, ${count(node.pages, "page")}` });
+    else if (now < was) found.push({ id, what: "split", node, said: `${was} tokens, now ${now} below node ${node.parent}` });
+    else if (now > was) found.push({ id, what: "joined", node, said: `was ${was} tokens below node ${old.parent}, ${now} in one` });
+    else if (old.locks !== node.locks) found.push({ id, what: "locks", node, said: `locks ${old.locks} → ${node.locks}` });
+  }
+  for (const [id, node] of before) if (!after.has(id)) found.push({ id, what: "gone", node, said: `${count(node.tokens.length, "token")}, ${count(node.pages, "page")}` });
+  return found.sort((x, y) => WHATS.indexOf(x.what) - WHATS.indexOf(y.what) || x.id - y.id);
+}
+
+/** Compare two moments: what moved, appeared and went between a step that was marked and the player's. */
+export class Compare {
+  static id = "compare";
+  static title = "Compare two moments";
+  static dock = "left";
+  static key = "a"; // marks the player's step
+
+  /** @param {import("./stage.js").Stage} stage */
+  constructor(stage) {
+    this.stage = stage;
+    this.width = 0;
+    /** @type {Moment | null} */
+    this.a = null;
+    this.key = "";
+    /** @type {number | null} */
+    this.under = null;
+    this.small = document.createElement("canvas");
+    const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {() => void} */ act) =>
+      h("button", { type: "button", class: "msgl-btn", title: label, onclick: act }, name);
+    this.back = button("go to A", "Go to step A; mark the one you came from with a to swap them", () => this.a && stage.goto(this.a.step));
+    this.heading = h("b", { class: "msgl-between", role: "status" });
+    this.table = h("div", { class: "msgl-counters" });
+    this.canvas = h("canvas", { class: "msgl-moves", role: "img", tabindex: 0 });
+    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => this._at(this._hit(e.offsetX, e.offsetY)));
+    for (const kind of ["pointerleave", "blur"]) this.canvas.addEventListener(kind, () => this._at(null));
+    this.canvas.addEventListener("click", () => this.under !== null && stage.pin({ kind: "page", page: this.under }));
+    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this._key(e));
+    this.keys = h("div", { class: "msgl-movekeys" });
+    this.requests = h("div", { class: "msgl-movelist", role: "list", "aria-label": "requests that changed" });
+    this.nodes = h("div", { class: "msgl-movelist", role: "list", "aria-label": "tree nodes that changed" });
+    this.body = h("div", { class: "msgl-comparebody msgl-scroll", tabindex: 0, "aria-label": "differences" }, this.table, this.canvas, this.keys, h("div", { class: "msgl-movelists" }, this.requests, this.nodes));
+    this.el = h("div", { class: "msgl-dockview msgl-compare" },
+      h("div", { class: "msgl-comparetop" }, button("mark this step as A", "Mark the player's step (a)", () => this.pressed()), this.back, this.heading), this.body);
+  }
+
+  /** Mark the player's step. */
+  pressed() {
+    const { cursor } = this.stage;
+    if (cursor) this.mark(cursor.step);
+  }
+
+  /** Mark a step; false while it is not readable. @param {number} step */
+  mark(step) {
+    const state = this.stage.at(step);
+    if (state) this.a = { ...momentOf(state), owner: state.pages.owner.slice() };
+    this.key = "";
+    this.stage.redraw();
+    return state !== null;
+  }
+
+  /** @param {number} x @param {number} y */
+  _hit(x, y) {
+    if (!this.grid) return null;
+    const [column, row] = [Math.floor(x / this.grid.cell), Math.floor(y / this.grid.cell)];
+    const page = row * this.grid.columns + column;
+    return column >= 0 && column < this.grid.columns && page >= 0 && page < this.stage.store.numPages ? page : null;
+  }
+
+  /** @param {number | null} page */
+  _at(page) {
+    if (page === this.under) return;
+    this.under = page;
+    this.stage.point(page === null ? null : { kind: "page", page });
+  }
+
+  /** @param {KeyboardEvent} event */
+  _key(event) {
+    const by = { ArrowUp: -(this.grid?.columns ?? 1), ArrowDown: this.grid?.columns ?? 1 }[event.key];
+    if (by) this._at(Math.max(0, Math.min(this.stage.store.numPages - 1, (this.under ?? 0) + by)));
+    else if (event.key === "Enter" && this.under !== null) this.stage.pin({ kind: "page", page: this.under });
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** Sizes, read before anything is drawn. */
+  measure() {
+    this.width = this.el.clientWidth - SCROLLBAR;
+  }
+
+  /** @param {import("./stage.js").Frame} frame */
+  draw(frame) {
+    const { store, state, step, palette } = frame;
+    if (this.edition !== store.edition && this.a && (this.a.owner.length !== store.numPages || this.a.step > store.last)) this.a = null; // another record
+    this.edition = store.edition;
+    const { a } = this;
+    this.body.hidden = !a;
+    this.back.setAttribute("aria-disabled", String(!a));
+    if (!a) {
+      say(this.heading, "Mark a step, then move the player: what came, went and changed between them appears here.");
+      return;
+    }
+    say(this.heading, a.step === step ? `A is this step, ${step}; move the player` : `from A, step ${a.step}, to step ${step}`);
+    const key = `${a.step} ${step} ${this.width} ${store.edition} ${this.under}`;
+    if (key === this.key && palette === this.palette) return;
+    this.key = key;
+    this.palette = palette;
+    const b = momentOf(state, frame.kinds);
+    const moves = pageMoves(a.owner, b.owner);
+    Object.assign(this.el.dataset, { a: a.step, b: step, came: moves.came.length, went: moves.went.length, moved: moves.moved.length });
+    this._counters(a, b);
+    this._pages(a, b, moves, palette);
+    const requests = requestMoves(a.requests, b.requests);
+    this.requests.replaceChildren(h("h4", null, requests.size ? `${count(requests.size, "request")} changed` : "no request changed"),
+      ...[...requests].slice(0, MOST_LINES).map(([uid, said]) => h("div", { role: "listitem", class: "msgl-move", "data-moved-request": uid, title: said.join(", ") }, chip(uid), ` ${said.join(", ")}`)), andMore(requests.size));
+    const nodes = nodeMoves(a.nodes, b.nodes);
+    this.nodes.replaceChildren(h("h4", null, nodes.length ? `${count(nodes.length, "tree node")} changed` : "no tree node changed"),
+      ...nodes.slice(0, MOST_LINES).map(({ id, what, node, said }) => h("div", { role: "listitem", class: "msgl-move", "data-node": id, "data-what": what, title: `node ${id}, ${what}: ${said}` },
+        h("span", { class: `msgl-what msgl-w-${what}` }, what), ` ${id} `, h("span", { class: "msgl-text" }, clipped(store.texts, node.tokens, 18, true)), ` ${said}`)), andMore(nodes.length));
+  }
+
+  /** @param {Moment} a @param {Moment} b */
+  _counters(a, b) {
+    this.table.replaceChildren(...Object.entries(COUNTERS).map(([name, label]) => {
+      const by = b.counters[name] - a.counters[name];
+      return h("span", { class: `msgl-counter${by ? " msgl-changed" : ""}`, "data-counter": name, "data-before": a.counters[name], "data-after": b.counters[name] },
+        `${label} `, h("b", null, by ? `${a.counters[name]} → ${b.counters[name]}` : b.counters[name]), by ? ` (${by > 0 ? "+" : "−"}${Math.abs(by)})` : "");
+    }));
+  }
+
+  /** The pages as they are now; those that are as they were fade. @param {Moment} a @param {Moment} b
+   * @param {Record<keyof typeof FATES, number[]>} moves @param {any} palette */
+  _pages(a, b, moves, palette) {
+    const n = b.owner.length;
+    const grid = gridFor(n, Math.max(64, this.width), 112);
+    this.grid = grid;
+    const { columns, cell, rows } = grid;
+    const ratio = window.devicePixelRatio || 1;
+    const [wide, high] = [columns * cell, rows * cell];
+    this.canvas.width = Math.round(wide * ratio);
+    this.canvas.height = Math.round(high * ratio);
+    this.canvas.style.width = `${wide}px`;
+    this.canvas.style.height = `${high}px`;
+    const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    context.scale(ratio, ratio);
+    if (cell < 4) this._pixels(context, b, moves, palette);
+    else this._cells(context, b, moves, palette);
+    if (this.under !== null) {
+      context.strokeStyle = palette.focus;
+      context.lineWidth = 2;
+      context.strokeRect((this.under % columns) * cell, Math.floor(this.under / columns) * cell, Math.max(4, cell - 1), Math.max(4, cell - 1));
+    }
+    const { came, went, moved } = moves;
+    const said = `${came.length} came into use, ${went.length} went free, ${moved.length} changed owner`;
+    const under = this.under === null ? "" : `page ${this.under}: ${ownerName(a.owner[this.under])} → ${ownerName(b.owner[this.under])}`;
+    this.canvas.setAttribute("aria-label", `Pages between step ${a.step} and step ${b.step}: ${said}. Up and down move from page to page. ${under}`);
+    this.keys.replaceChildren(h("span", null, `+ ${came.length} came into use`), h("span", null, `− ${went.length} went free`), h("span", null, `→ ${moved.length} changed owner`),
+      h("b", null, under || `${n - came.length - went.length - moved.length} as they were`));
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {Moment} b @param {Record<keyof typeof FATES, number[]>} moves @param {any} palette */
+  _cells(context, b, moves, palette) {
+    const { columns, cell } = /** @type {{columns: number, cell: number}} */ (this.grid);
+    const inner = cell - 1;
+    const colourOf = (/** @type {number} */ p) => (b.owner[p] >= 0 ? palette.uids[uidLook(b.owner[p]).colour] : { fill: palette[KINDS[b.kinds[p]]], ink: palette[`${KINDS[b.kinds[p]]}Ink`] });
+    const place = (/** @type {number} */ p) => /** @type {[number, number]} */ ([(p % columns) * cell, Math.floor(p / columns) * cell]);
+    context.fillStyle = palette.free;
+    for (let p = 0; p < b.owner.length; p++) context.fillRect(...place(p), inner, inner);
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.font = `700 ${Math.min(15, inner)}px ${getComputedStyle(this.canvas).fontFamily}`;
+    for (const [fate, pages] of Object.entries(moves)) {
+      for (const p of pages) {
+        const [x, y] = place(p);
+        const { fill, ink } = fate === "went" ? { fill: palette.bg, ink: palette.bad } : colourOf(p);
+        context.fillStyle = fill;
+        context.fillRect(x, y, inner, inner);
+        context.strokeStyle = ink;
+        context.lineWidth = 1;
+        if (fate === "went") context.strokeRect(x + 0.5, y + 0.5, inner - 1, inner - 1);
+        context.fillStyle = ink;
+        if (inner >= 9) context.fillText(FATES[/** @type {"came"} */ (fate)], x + inner / 2, y + inner / 2 + 1);
+      }
+    }
+  }
+
+  /** Small cells: one pixel each, enlarged. @param {CanvasRenderingContext2D} context @param {Moment} b
+   * @param {Record<keyof typeof FATES, number[]>} moves @param {any} palette */
+  _pixels(context, b, moves, palette) {
+    const { columns, cell, rows } = /** @type {{columns: number, cell: number, rows: number}} */ (this.grid);
+    const colours = packedOf(palette);
+    const image = new ImageData(columns, rows);
+    const words = new Uint32Array(image.data.buffer);
+    words.fill(colours.soft);
+    for (const p of moves.went) words[p] = colours.bad;
+    for (const pages of [moves.came, moves.moved]) for (const p of pages) words[p] = b.owner[p] >= 0 ? colours.uids[uidLook(b.owner[p]).colour] : colours[KINDS[b.kinds[p]]];
+    Object.assign(this.small, { width: columns, height: rows });
+    /** @type {CanvasRenderingContext2D} */ (this.small.getContext("2d")).putImageData(image, 0, 0);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.small, 0, 0, columns * cell, rows * cell);
+  }
+}
+
+/** @param {number} n */
+function andMore(n) {
+  return n > MOST_LINES ? h("div", { class: "msgl-empty" }, `and ${n - MOST_LINES} more`) : "";
+}
