@@ -47,6 +47,7 @@ import { Requests } from "./requests.js";
 import { Lamp } from "./lamp.js";
 import { suspectsOf } from "./ghosts.js";
 import { Words } from "./words.js";
+import { SavePicture } from "./picture.js";
 import { CopyPath, fragmentOf, placeOf } from "./path.js";
 import { Dock, arrange } from "./layout.js";
 import { VIEWS } from "./views.js";
@@ -94,6 +95,7 @@ export class Stage {
     this.title.classList.add("msgl-title");
     this.lamp = new Lamp();
     this.copy = new CopyPath();
+    this.save = new SavePicture(this);
     this.strip = new PageStrip(this);
     this.requests = new Requests(this);
     this.tree = new Tree(this);
@@ -106,7 +108,7 @@ export class Stage {
     for (const side of /** @type {const} */ (["left", "right"])) this.docks.push(new Dock(this, side, VIEWS.filter((kind) => kind.dock === side)));
     this.waiting = h("p", { class: "msgl-nothing" }, "No step has been recorded yet. Run or step the engine, and it appears here.");
     this.body = arrange({ strip, words, ledger, handoffs, requests, tree }, this.docks);
-    this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.copy.el, this.lamp.el), this.player.el);
+    this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.save.el, this.copy.el, this.lamp.el), this.player.el);
     this.root = h("div", { class: "msgl", tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
     el.append(this.root);
 
