@@ -4,7 +4,7 @@ A record (version 3) is made of *parts*, each packed JSON (``packed.py``), so th
 
     uint32 length, JSON {"version", "deflated", "parts": [[name, first, count, bytes], ...]}, the parts
 
-    head     what must be known at once: see ``Encoder._head``; also ``config``, every EngineConfig field ({}: not known)
+    head     what must be known at once: see ``record`` and ``_head``
     steps    the deltas of ``count`` steps, from step number ``first`` on (counted from 0)
     leap     one delta over all of them: see ``leap.py``
     events   of each of them, the events: {"counts", "types", "uids", "words"}, the last three one entry an event
@@ -83,7 +83,8 @@ class Encoder:
     # -- whole and continued -------------------------------------------------------------------------------------------
 
     def record(self, deflate: bool = True, title: str = "") -> bytes:
-        """The run so far; the same run gives the same bytes."""
+        """The run so far; the same run gives the same bytes. Its head says, beside what a tail's does, where the run
+        began (``keyframe``), ``config`` (every EngineConfig field; empty if that is not known), and names for numbers."""
         self._look()
         self._sent = dict.fromkeys(self._sent, 0)
         self.sent = 0
