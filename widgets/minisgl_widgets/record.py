@@ -84,7 +84,7 @@ class Encoder:
 
     def record(self, deflate: bool = True, title: str = "") -> bytes:
         """The run so far; the same run gives the same bytes. Its head says, beside what a tail's does, where the run
-        began (``keyframe``), ``config`` (every EngineConfig field; empty if that is not known), and names for numbers."""
+        began (``keyframe``), ``config`` (every EngineConfig field; empty: not known), and names for numbers."""
         self._look()
         self._sent = dict.fromkeys(self._sent, 0)
         self.sent = 0
