@@ -170,9 +170,8 @@ class PrefillManager:
         request.admitted = self.admissions
         if not request.retractions:
             request.cached_tokens = handle.length
-        pages = self.cache.prefix.pages(handle)
-        request.num_pages = len(pages)
-        self.table.write_pages(request.row, 0, pages)
+        request.pages = self.cache.prefix.pages(handle)
+        self.table.write_pages(request.row, 0, request.pages)
         self.table.write_tokens(request.row, request.tokens(request.prefill_len))
         self.cache.reserve(request, need)
         if self.bus:
@@ -182,7 +181,7 @@ class PrefillManager:
                 row=request.row,
                 generation=request.generation,
                 cached_len=request.cached_len,
-                pages=tuple(pages),
+                pages=tuple(request.pages),
                 node=handle.node.id if handle.length else 0,
                 reserved=need,
             )

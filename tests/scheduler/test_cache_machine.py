@@ -43,7 +43,7 @@ class CacheMachine(Machine):
         config = EngineConfig(page_size=page_size, num_pages=num_pages, prefix_cache=prefix_cache)
         self.page_size, self.num_pages = page_size, num_pages
         self.bus = EventBus(lambda: 0.0)
-        self.table = TableManager(4, WIDTH, page_size, num_pages)
+        self.table = TableManager(4)
         self.cache = CacheManager(config, self.table, self.bus)
         self.handoffs: list[Handoff] = []
         self.bus.on(Handoff, self.handoffs.append)
@@ -115,9 +115,7 @@ class CacheMachine(Machine):
         request.status, request.handle = "prefill", handle
         request.cached_len = request.device_len = request.done_len = handle.length
         request.row, request.generation = self.table.allocate()
-        pages = self.cache.prefix.pages(handle)
-        request.num_pages = len(pages)
-        self.table.write_pages(request.row, 0, pages)
+        request.pages = self.cache.prefix.pages(handle)
         self.cache.reserve(request, need)
         self.rows[request] = self.tree.numbers(prefix)
         self.locked[request] = prefix
@@ -255,12 +253,12 @@ class CacheMachine(Machine):
     def the_ledgers_are_the_models(self):
         assert list(self.cache.allocator) == self.free
         assert self.cache.prefix.nodes() == self.tree.nodes()
-        assert [page for page, _ in self.cache.waiting] == self.pending
+        assert [page for _, pages in self.cache.waiting for page in pages] == self.pending
         assert self.cache.pending == len(self.pending)
         assert self.cache.reserved == sum(r.reserved for r in self.rows)
         for r, pages in self.rows.items():
             if not r.finished:
-                assert self.table.pages(r.row, r.num_pages) == pages
+                assert r.pages == pages
                 assert r.reserved == max(0, self.pages_for(r.worst) - len(pages))
 
     @invariant()
