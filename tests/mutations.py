@@ -395,9 +395,7 @@ MUTATIONS = (
     Mutation(
         broken="an allocation does not wait for the pages that the batch in flight holds",
         file=SCHEDULER,
-        edits={
-            "if self.flying:\n                self._drained": "if False:\n                self._drained"
-        },
+        edits={"if self.flying:\n                self._drained": "if False:\n                self._drained"},
         test=DRAIN,
     ),
     Mutation(
