@@ -2,7 +2,7 @@
 import { h, say, count, chip, middle } from "./look.js";
 
 const EVENT_LINE = 24;
-const SLICE = 8; // milliseconds of reading between two frames
+const SLICE = 5; // milliseconds of reading between two frames
 const LONGEST_TOLD = 300; // characters of a sentence shown
 
 /** The event log: every event of the run in words, one line each, with the function that made it. */
@@ -80,10 +80,16 @@ export class EventLog {
     if (this.read < store.length && performance.now() >= until) this.stage.redraw();
   }
 
-  /** Sizes, read before anything is drawn. */
+  /** Sizes, read before anything is drawn; scrolling later would lay out the page once more. */
   measure() {
     this.top = this.body.scrollTop;
     this.high = this.body.clientHeight;
+    const step = this.stage.cursor?.step ?? 0;
+    if (this.shown === step || this.read < step - this.stage.store.first) return;
+    this.shown = step;
+    const from = this._place(step) * EVENT_LINE;
+    const to = Math.min(this._place(step + 1) * EVENT_LINE, from + this.high);
+    if (from < this.top || to > this.top + this.high) this.body.scrollTop = this.top = Math.max(0, from - EVENT_LINE);
   }
 
   /** The first event that passed at or after a step, as a place in `passed`. @param {number} step */
@@ -110,12 +116,6 @@ export class EventLog {
     this.rows.style.height = `${this.passed.length * EVENT_LINE}px`;
     const reading = this.read < store.length ? `, ${this.read} of ${store.length} steps read` : "";
     say(this.note, `${count(this.passed.length, "event")}${reading}`);
-    if (this.shown !== step && this.read >= step - store.first) {
-      this.shown = step;
-      const from = this._place(step) * EVENT_LINE;
-      const to = this._place(step + 1) * EVENT_LINE;
-      if (from < this.top || Math.min(to, from + this.high) > this.top + this.high) this.body.scrollTop = this.top = Math.max(0, from - EVENT_LINE);
-    }
     const from = Math.max(0, Math.floor(this.top / EVENT_LINE) - 4);
     const to = Math.min(this.passed.length, from + Math.ceil(this.high / EVENT_LINE) + 8);
     const key = [from, to, this.passed.length, step].join(" ");

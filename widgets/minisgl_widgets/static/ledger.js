@@ -63,7 +63,7 @@ export class Ledger {
     patch(this.list, left > 0 ? h("p", { class: "msgl-empty" }, `${left} earlier tests of this pass are left out`) : null,
       tests.slice(-SHOWN).map((/** @type {any} */ t) => this._test(t, step, scale)));
     const refused = tests[tests.length - 1].verdict !== "admitted"; // a refusal ends the pass, so it is the last
-    this.list.scrollTop = refused ? this.list.scrollHeight : 0;
+    this.list.scrollTop = refused && tests.length > 1 ? this.list.scrollHeight : 0;
   }
 
   /** @param {any} test @param {number} step @param {number} scale */
