@@ -89,6 +89,15 @@ def test_the_modules_pass_their_own_tests(repo_root: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_modules_keep_their_types(repo_root: Path) -> None:
+    tsc = repo_root / "tests" / "js" / "node_modules" / "typescript" / "bin" / "tsc"
+    if not tsc.exists():
+        skip_or_fail("TypeScript is not installed (make env-js)")
+    command = [node(), tsc, "--noEmit", "--project", repo_root / "tests" / "js"]
+    done = subprocess.run(command, cwd=repo_root, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_bundle_is_one_module_in_the_order_of_its_imports(tmp_path: Path) -> None:
     names = order()
     assert names[-1] == "stage.js"

@@ -26,6 +26,7 @@ export class EventLog {
     this.top = this.high = 0;
     this.shown = NaN; // the step that was last brought into sight
     this.types = new Set();
+    this.key = ""; // what is drawn
     this.type = h("select", { class: "msgl-types", "aria-label": "type of event", onchange: () => this._sift() }, h("option", { value: "" }, "with a sentence"), h("option", { value: "*" }, "every event"));
     this.text = h("input", { type: "search", class: "msgl-search", placeholder: "in its words", "aria-label": "words to look for", oninput: () => this._sift() });
     this.note = h("span", { class: "msgl-hint", role: "status" });

@@ -35,6 +35,7 @@ export function verdictOf(test, step) {
 /** The admission ledger: each test of the last pass as bars of pages, wanted against to be had. */
 export class Ledger {
   constructor() {
+    this.key = false;
     this.list = h("div", { class: "msgl-tests msgl-scroll", tabindex: 0, role: "list", "aria-label": "admission tests" });
     const { el, note } = panel("ledger", "Admission", RULE, this.list);
     this.el = el;

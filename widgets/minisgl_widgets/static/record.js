@@ -442,6 +442,7 @@ export class Cursor {
   constructor(store, step = store.last) {
     this.store = store;
     this.index = 0; // deltas that are applied
+    /** @type {any} */
     this.state = fresh(store.keyframe);
     this.moveTo(step);
   }

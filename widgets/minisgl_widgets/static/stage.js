@@ -114,6 +114,8 @@ export class Stage {
     this.root.addEventListener("click", (/** @type {Event} */ e) => this._click(e));
     this.resized = new ResizeObserver(() => this.redraw());
     this.resized.observe(this.root);
+    /** @type {any} */
+    this.palette = null;
     this.restyle = () => {
       this.palette = null;
       this.redraw();
@@ -317,7 +319,7 @@ export class Stage {
       if (selection) {
         if (el.hasAttribute("data-node")) on = selection.nodes.has(Number(el.getAttribute("data-node")));
         else if (el.hasAttribute("data-uid")) on = selection.uids.has(Number(el.getAttribute("data-uid")));
-        else on = (el.getAttribute("data-pages") ?? "").split(" ").some((p) => p !== "" && selection.pages.has(Number(p)));
+        else on = (el.getAttribute("data-pages") ?? "").split(" ").some((/** @type {string} */ p) => p !== "" && selection.pages.has(Number(p)));
       }
       el.classList.toggle("msgl-hi", on);
     }
