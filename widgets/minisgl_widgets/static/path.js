@@ -66,7 +66,9 @@ export class CopyPath {
 
   /** @param {import("./stage.js").Frame} frame */
   draw({ state, held }) {
-    say(this.text, pathOf(state, held));
+    const path = pathOf(state, held);
+    if (this.text.textContent === path) return;
+    say(this.text, path);
     say(this.done, "");
   }
 }
