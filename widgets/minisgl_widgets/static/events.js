@@ -51,6 +51,7 @@ export class EventLog {
     this.passed = [];
     this.sifted = 0;
     this.shown = NaN;
+    this.key = "";
     this.stage.redraw();
   }
 
@@ -117,6 +118,7 @@ export class EventLog {
     this.rows.style.height = `${this.passed.length * EVENT_LINE}px`;
     const reading = this.read < store.length ? `, ${this.read} of ${store.length} steps read` : "";
     say(this.note, `${count(this.passed.length, "event")}${reading}`);
+    if (this.shown !== step && this.read >= step - store.first) this.stage.redraw(); // its place is known only now
     const from = Math.max(0, Math.floor(this.top / EVENT_LINE) - 4);
     const to = Math.min(this.passed.length, from + Math.ceil(this.high / EVENT_LINE) + 8);
     const key = [from, to, this.passed.length, step].join(" ");

@@ -107,6 +107,8 @@ export class Stage {
     this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.copy.el, this.lamp.el), this.player.el);
     this.root = h("div", { class: "msgl", tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
     el.append(this.root);
+    // below a page's own heading the views are its sections, below a title of this stage they are one level deeper
+    if (heading) for (const panel of this.root.querySelectorAll("h3")) panel.setAttribute("aria-level", "2");
 
     this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this._key(e));
     for (const kind of ["pointerover", "focusin"]) this.root.addEventListener(kind, (/** @type {Event} */ e) => this._hover(e));
