@@ -22,7 +22,7 @@ from minisgl_widgets.export import export_html
 from minisgl_widgets.session import Session
 from tests.chromium import skip_or_fail
 from tests.fakes import Run
-from tests.widgets.test_export import TEXTS, Opened
+from tests.widgets.test_export import TEXTS, Opened, accessible
 
 JS = Path(__file__).parent.parent / "js"
 
@@ -429,4 +429,18 @@ def test_a_run_without_a_step_says_what_will_appear(chromium: Any, tmp_path: Pat
     assert "Mark a step" in page.text(".msgl-between")
     assert "free, never taken" in page.text(".msgl-tablecells")
     assert page.problems == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("views", ["lifelines,eviction", "compare,pagetable"])
+def test_axe_finds_nothing(
+    chromium: Any, trace: Trace, tmp_path: Path, repo_root: Path, views: str, scheme: str
+) -> None:
+    path = export_html(trace, tmp_path / "pages.html")
+    step = trace.history.last // 2
+    page = Opened(chromium, path, f"#step={step}&view={views}", color_scheme=scheme, bypass_csp=True)
+    if "compare" in views:
+        look(page, "compare", "view.mark(argument)", 3)
+    accessible(page, repo_root)
     page.context.close()

@@ -102,6 +102,9 @@ export class Compare {
     this.key = "";
     /** @type {number | null} */
     this.under = null;
+    this.edition = NaN;
+    /** @type {any} */
+    this.palette = null;
     this.small = document.createElement("canvas");
     const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {() => void} */ act) =>
       h("button", { type: "button", class: "msgl-btn", title: label, onclick: act }, name);
@@ -114,9 +117,10 @@ export class Compare {
     this.canvas.addEventListener("click", () => this.under !== null && stage.pin({ kind: "page", page: this.under }));
     this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this._key(e));
     this.keys = h("div", { class: "msgl-movekeys" });
-    this.requests = h("div", { class: "msgl-movelist", role: "list", "aria-label": "requests that changed" });
-    this.nodes = h("div", { class: "msgl-movelist", role: "list", "aria-label": "tree nodes that changed" });
-    this.body = h("div", { class: "msgl-comparebody msgl-scroll", tabindex: 0, "aria-label": "differences" }, this.table, this.canvas, this.keys, h("div", { class: "msgl-movelists" }, this.requests, this.nodes));
+    this.requests = h("div", { role: "list", "aria-label": "requests that changed" });
+    this.nodes = h("div", { role: "list", "aria-label": "tree nodes that changed" });
+    this.headings = [h("div", { class: "msgl-movehead" }), h("div", { class: "msgl-movehead" })];
+    this.body = h("div", { class: "msgl-comparebody msgl-scroll", tabindex: 0, "aria-label": "differences" }, this.table, this.canvas, this.keys, h("div", { class: "msgl-movelists" }, h("div", null, this.headings[0], this.requests), h("div", null, this.headings[1], this.nodes)));
     this.el = h("div", { class: "msgl-dockview msgl-compare" },
       h("div", { class: "msgl-comparetop" }, button("mark this step as A", "Mark the player's step (a)", () => this.pressed()), this.back, this.heading), this.body);
   }
@@ -189,11 +193,11 @@ export class Compare {
     this._counters(a, b);
     this._pages(a, b, moves, palette);
     const requests = requestMoves(a.requests, b.requests);
-    this.requests.replaceChildren(h("h4", null, requests.size ? `${count(requests.size, "request")} changed` : "no request changed"),
-      ...[...requests].slice(0, MOST_LINES).map(([uid, said]) => h("div", { role: "listitem", class: "msgl-move", "data-moved-request": uid, title: said.join(", ") }, chip(uid), ` ${said.join(", ")}`)), andMore(requests.size));
+    say(this.headings[0], requests.size ? `${count(requests.size, "request")} changed` : "no request changed");
+    this.requests.replaceChildren(...[...requests].slice(0, MOST_LINES).map(([uid, said]) => h("div", { role: "listitem", class: "msgl-move", "data-moved-request": uid, title: said.join(", ") }, chip(uid), ` ${said.join(", ")}`)), andMore(requests.size));
     const nodes = nodeMoves(a.nodes, b.nodes);
-    this.nodes.replaceChildren(h("h4", null, nodes.length ? `${count(nodes.length, "tree node")} changed` : "no tree node changed"),
-      ...nodes.slice(0, MOST_LINES).map(({ id, what, node, said }) => h("div", { role: "listitem", class: "msgl-move", "data-node": id, "data-what": what, title: `node ${id}, ${what}: ${said}` },
+    say(this.headings[1], nodes.length ? `${count(nodes.length, "tree node")} changed` : "no tree node changed");
+    this.nodes.replaceChildren(...nodes.slice(0, MOST_LINES).map(({ id, what, node, said }) => h("div", { role: "listitem", class: "msgl-move", "data-node": id, "data-what": what, title: `node ${id}, ${what}: ${said}` },
         h("span", { class: `msgl-what msgl-w-${what}` }, what), ` ${id} `, h("span", { class: "msgl-text" }, clipped(store.texts, node.tokens, 18, true)), ` ${said}`)), andMore(nodes.length));
   }
 
@@ -281,5 +285,5 @@ export class Compare {
 
 /** @param {number} n */
 function andMore(n) {
-  return n > MOST_LINES ? h("div", { class: "msgl-empty" }, `and ${n - MOST_LINES} more`) : "";
+  return n > MOST_LINES ? h("div", { class: "msgl-empty", role: "listitem" }, `and ${n - MOST_LINES} more`) : "";
 }

@@ -39,11 +39,11 @@ export class LifeLines {
     this.note = h("div", { class: "msgl-lifenote", role: "status" });
     const button = (/** @type {string} */ sign, /** @type {string} */ label, /** @type {() => void} */ act) =>
       h("button", { type: "button", class: "msgl-btn", "aria-label": label, title: label, onclick: act }, sign);
-    this.closer = button("to it", "Zoom to the selected part (z)", () => this._zoomTo(this.selected));
+    this.closer = button("to it", "to it: zoom to the selected part (z)", () => this._zoomTo(this.selected));
     const tools = h("div", { class: "msgl-lifetools" },
       "steps", button("−", "Fewer details: more steps", () => this._zoom(1.6, 1)), button("+", "More details: fewer steps", () => this._zoom(1 / 1.6, 1)),
       "pages", button("−", "More pages", () => this._zoom(1, 1.6)), button("+", "Fewer pages", () => this._zoom(1, 1 / 1.6)),
-      button("all", "The whole run (0)", () => this._zoomTo(null)), this.closer);
+      button("all", "all: the whole run (0)", () => this._zoomTo(null)), this.closer);
     const legend = h("div", { class: "msgl-lifekeys" },
       h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-k-owned" }), "owned by a request"),
       h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-life-cache" }), "cached"),

@@ -54,12 +54,12 @@ export class PageTable {
     const key = (/** @type {keyof typeof ENTRY_NAMES} */ kind) => h("span", { class: "msgl-key" }, h("i", { class: `msgl-swatch msgl-e-${kind}` }), ENTRY_NAMES[kind]);
     this.heads = h("div", { class: "msgl-tableheads", "aria-hidden": "true" });
     this.labels = h("div", { class: "msgl-tablelabels" });
-    this.cells = h("div", { class: "msgl-tablecells" });
+    this.cells = h("div", { class: "msgl-tablecells", role: "list" });
     this.room = h("div", { class: "msgl-tableroom" }, this.cells);
     this.body = h("div", { class: "msgl-tablebody msgl-scroll", tabindex: 0, "aria-label": "entries of the page table" }, this.room);
     this.body.addEventListener("scroll", () => stage.redraw());
     // heads and labels stand outside of what scrolls, and are moved along
-    this.grid = h("div", { class: "msgl-tablegrid", role: "table", "aria-label": "page table" },
+    this.grid = h("div", { class: "msgl-tablegrid" },
       h("div", { class: "msgl-tablecorner" }, "row"), h("div", { class: "msgl-clipped" }, this.heads), h("div", { class: "msgl-clipped" }, this.labels), this.body);
     this.el = h("div", { class: "msgl-dockview msgl-pagetable" },
       h("div", { class: "msgl-tabletop", role: "group", "aria-label": "what an entry is" }, this.byToken, this.byPage, this.note),
@@ -146,7 +146,7 @@ export class PageTable {
     const { generation } = state.rows[row];
     const tokens = request ? tokensOf(request) : [];
     const ps = state.page_size;
-    const line = h("div", { class: `msgl-tableline${request ? "" : " msgl-tablefree"}`, role: "row", style: `top:${row * TABLE_LINE}px`, "data-row": row, "data-generation": generation,
+    const line = h("div", { class: `msgl-tableline${request ? "" : " msgl-tablefree"}`, role: "listitem", style: `top:${row * TABLE_LINE}px`, "data-row": row, "data-generation": generation,
       "data-request": request ? request.uid : -1, "data-entries": request ? (request.pages.length * ps) / (this.perPage ? ps : 1) : 0 });
     if (!request) {
       line.append(h("span", { class: "msgl-tablenone", style: `left:${this.left + 8}px` }, generation ? `free; had ${count(generation, "request")} so far` : "free, never taken"));
@@ -157,7 +157,7 @@ export class PageTable {
       const text = some.length ? visible(some.map((t) => texts[t] ?? `#${t}`).join(""), true) : "not known yet";
       const where = this.perPage ? `entry ${at}: page ${page}, tokens ${start} to ${start + ps - 1}` : `token ${start}: slot ${value} = page ${page} × ${ps} + ${start % ps}`;
       const what = filled > 0 && filled < 1 ? `${kind}, ${Math.round(filled * ps)} of ${ps} written` : ENTRY_NAMES[kind];
-      line.append(h("span", { class: `msgl-entry msgl-e-${kind}${border ? " msgl-e-border" : ""}`, role: "cell", style: `left:${at * cell}px;width:${cell}px${filled < 1 ? `;--filled:${filled}` : ""}`,
+      line.append(h("span", { class: `msgl-entry msgl-e-${kind}${border ? " msgl-e-border" : ""}`, style: `left:${at * cell}px;width:${cell}px${filled < 1 ? `;--filled:${filled}` : ""}`,
         "data-of": request.uid, "data-pages": page, "data-at": at, "data-value": value, "data-kind": kind, title: `${where}\n${text}\n${what}` }, value));
     }
     return line;

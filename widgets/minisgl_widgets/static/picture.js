@@ -2,8 +2,6 @@
 /** The frame as a picture: a copy of the stage with its styles and its canvases inside, as SVG or, drawn by the browser, as PNG. */
 import { h, say } from "./look.js";
 
-const SVG_SPACE = "http://www.w3.org/2000/svg";
-const XHTML_SPACE = "http://www.w3.org/1999/xhtml";
 const SHARP = 2; // pixels of a PNG for each of the page's, at least
 
 /** The text of every style sheet that speaks of the stage. @param {Element} root */
@@ -50,18 +48,9 @@ export function svgOf(root) {
   copy.style.width = `${width}px`;
   copy.style.margin = "0";
   copy.querySelector(".msgl-top")?.setAttribute("style", "position: static");
-  const body = document.createElementNS(XHTML_SPACE, "body");
-  body.setAttribute("style", `margin:0;padding:0;background:${style.getPropertyValue("--msgl-bg")}`);
-  const sheet = document.createElementNS(XHTML_SPACE, "style");
-  sheet.textContent = styles;
-  body.append(sheet, copy);
+  const body = h("body", { style: `margin:0;padding:0;background:${style.getPropertyValue("--msgl-bg")}` }, h("style", null, styles), copy);
   const size = { width: Math.ceil(width), height: Math.ceil(height) };
-  const svg = document.createElementNS(SVG_SPACE, "svg");
-  const frame = document.createElementNS(SVG_SPACE, "foreignObject");
-  for (const el of [svg, frame]) for (const [name, value] of Object.entries(size)) el.setAttribute(name, String(value));
-  svg.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
-  frame.append(body);
-  svg.append(frame);
+  const svg = h("svg", { ...size, viewBox: `0 0 ${size.width} ${size.height}` }, h("foreignObject", size, body));
   return { text: new XMLSerializer().serializeToString(svg), ...size };
 }
 
