@@ -10,7 +10,7 @@ const { ghostPages, suspectsOf, brokenPages } = await load("ghosts.js");
 const { LifePicture, livesOf, lifeAt, lifeWords, sharesOf, moved, zoomed } = await load("lives.js");
 const { largestRuns } = await load("lifedraw.js");
 const { entriesOf } = await load("pagetable.js");
-const { momentOf, nodeMoves, pageMoves, requestMoves } = await load("compare.js");
+const { momentOf, nodeMoves, nodeWords, pageMoves, requestMoves, requestWords } = await load("compare.js");
 const { pictureName, variablesIn } = await load("picture.js");
 
 function dice(seed) {
@@ -160,22 +160,22 @@ test("what moved between two moments", () => {
   const b = initialState();
   a.requests = { 1: request(1, { status: "running", row: 2, pages: [1], cached_len: 3 }), 2: request(2), 3: request(3, { verdict: "pages" }) };
   b.requests = { 1: request(1, { status: "finished", reason: "stop", output: [5, 6] }), 2: request(2), 3: request(3, { status: "prefill", verdict: "admitted", row: 0, pages: [1, 2] }), 4: request(4) };
-  const [before, after] = [momentOf(a, new Uint8Array()), momentOf(b, new Uint8Array())];
-  assert.deepEqual([...requestMoves(before.requests, after.requests)], [
-    [1, ["running → ended: stop", "−1 page", "+2 tokens", "KV 3 → 0", "left row 2"]],
-    [3, ["waits: pages → prefill", "+2 pages", "row 0"]],
-    [4, ["new: waits"]]]);
-  assert.deepEqual(requestMoves(after.requests, before.requests).get(4), ["not there yet"]);
+  a.pages.owner = b.pages.owner = new Int32Array(8);
+  const [before, after] = [momentOf(a).requests, momentOf(b).requests];
+  assert.deepEqual(requestMoves(before, b.requests), [3, 4, 1], "those that have not ended first");
+  assert.deepEqual([1, 3, 4].map((uid) => requestWords(before.get(uid), after.get(uid))),
+    ["running → ended: stop, −1 page, +2 tokens, KV 3 → 0, left row 2", "waits: pages → prefill, +2 pages, row 0", "new: waits"]);
+  assert.deepEqual(requestMoves(after, a.requests), [1, 3, 4]);
+  assert.equal(requestWords(after.get(4), undefined), "not there yet");
 });
 
 test("nodes that are new, gone, cut, whole again, locked", () => {
-  const at = (tokens, fields = {}) => ({ parent: 0, tokens: Array(tokens).fill(1), pages: tokens, locks: 0, ...fields });
-  const before = new Map([[1, at(6)], [2, at(2)], [3, at(4)], [5, at(1)]]);
-  const after = new Map([[1, at(2, { parent: 4 })], [3, at(4, { locks: 2 })], [4, at(4)], [5, at(1)]]);
-  const said = (x, y) => nodeMoves(x, y).map(({ id, what, said: words }) => [id, what, words]);
-  assert.deepEqual(said(before, after), [[4, "new", "4 tokens, 4 pages"], [2, "gone", "2 tokens, 2 pages"], [1, "split", "6 tokens, now 2 below node 4"], [3, "locks", "locks 0 → 2"]]);
-  assert.deepEqual(said(after, before)[2], [1, "joined", "was 2 tokens below node 4, 6 in one"]);
-  assert.deepEqual(said(after, after), []);
+  const at = (tokens, fields = {}) => ({ parent: 0, tokens: Array(tokens).fill(1), pages: Array(tokens).fill(1), locks: 0, ...fields });
+  const states = [{ 1: at(6), 2: at(2), 3: at(4), 5: at(1) }, { 1: at(2, { parent: 4 }), 3: at(4, { locks: 2 }), 4: at(4), 5: at(1) }];
+  const said = (x, y) => nodeMoves(momentOf({ ...initialState(), pages: { owner: [] }, nodes: x }).nodes, y).map((move) => [move.id, move.what, nodeWords(move)]);
+  assert.deepEqual(said(...states), [[4, "new", "4 tokens, 4 pages"], [2, "gone", "2 tokens, 2 pages"], [1, "split", "6 tokens, now 2 below node 4"], [3, "locks", "locks 0 → 2"]]);
+  assert.deepEqual(said(...states.reverse())[2], [1, "joined", "was 2 tokens below node 4, 6 in one"]);
+  assert.deepEqual(said(states[0], states[0]), []);
 });
 
 test("a page that is free and in a row, or has two owners, is a ghost", () => {

@@ -19,6 +19,7 @@ from minisgl.events import types as ev
 from minisgl.events.history import History
 from minisgl.events.trace import Trace
 from minisgl_widgets.export import export_html
+from minisgl_widgets.page_views import compare, eviction_order, evictions, life_lines, page_table
 from minisgl_widgets.session import Session
 from tests.chromium import skip_or_fail
 from tests.fakes import Run
@@ -70,12 +71,78 @@ def test_what_goes_is_what_was_foretold(eviction: str, overlap: bool, tmp_path: 
     assert seen > 20, "evictions that had a choice"
 
 
-# -- in a browser ----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def trace() -> Trace:
     return recorded(Run(**SMALL), 30, 5)
+
+
+# -- as text and HTML ------------------------------------------------------------------------------------------------
+
+
+def test_life_lines_as_text(trace: Trace) -> None:
+    shown, last = repr(life_lines(trace, columns=200, rows=26)).splitlines(), trace.history.last
+    assert shown[0] == f"26 pages over steps 1 to {last}" and len(shown) == 28
+    for step in range(1, last + 1):
+        signs = [line[6 + step] for line in shown[1:-1]]
+        assert signs == [{-1: ".", -2: "+"}.get(o, str(o % 10)) for o in trace.at(step).pages.owner.tolist()], step
+    small = life_lines(trace.history, columns=5, rows=4)
+    assert [len(line) for line in repr(small).splitlines()[1:-1]] == [12] * 4
+    root = ElementTree.fromstring(re.search("<svg.*</svg>", small._repr_html_()).group())
+    bars = root.findall("{*}rect")
+    assert sum(int(bar.get("width")) for bar in bars) == 4 * int(root.get("width"))
+    assert {bar.find("{*}title").text.split(":")[0] for bar in bars} == {
+        *("pages 0 to 5", "pages 6 to 12", "pages 13 to 18", "pages 19 to 25")
+    }
+
+
+def test_evictions_as_text(trace: Trace) -> None:
+    step = next(s for s in range(trace.history.last) if len(eviction_order(trace.at(s))) > 3)
+    snap = trace.at(step)
+    order, free = eviction_order(snap), snap.pages.count("free")
+    first = len(snap.tree[order[0]].pages)
+    head, _, *lines = repr(evictions(snap, free + first)).splitlines()
+    assert f"pushes out {first} page" in head
+    assert [line.split()[1] == "goes" for line in lines] == [True] + [False] * (len(order) - 1)
+    assert "more could not be had" in repr(evictions(snap, 1000))
+    assert len(re.findall("<tr>", evictions(snap)._repr_html_())) == len(order) + 1
+    with pytest.raises(ValueError, match="'lfu' is not in a snapshot"):
+        evictions(snap, policy="lfu")
+
+
+def test_the_page_table_as_text(trace: Trace) -> None:
+    step = next(s for s in range(5, trace.history.last) if {r.uid >= 0 for r in trace.at(s).rows} == {True, False})
+    snap = trace.at(step)
+    _, _, *lines = repr(page_table(snap, per_page=True)).splitlines()
+    for row, line in zip(snap.rows, lines, strict=True):
+        if row.uid < 0:
+            assert line.split()[2] == "free"
+            continue
+        r = snap.requests[row.uid]
+        assert line.split()[2:4] == [str(row.uid), str(r.matched)]
+        assert re.findall(r"\d+", line)[4:] == list(map(str, r.pages))
+    slots = repr(page_table(snap)).splitlines()
+    r = max((r for r in snap.requests.values() if r.row >= 0), key=lambda r: r.uid)
+    wanted = [page * 4 + j for page in r.pages for j in range(4)]
+    assert re.findall(r"\d+", slots[2 + r.row])[4:] == list(map(str, wanted))
+    assert ("[" in slots[2 + r.row]) == (r.cached_len < len(wanted))
+
+
+def test_two_moments_as_text(trace: Trace) -> None:
+    a, b = trace.at(trace.history.last // 3), trace.at(trace.history.last // 2)
+    text = repr(compare(a, b))
+    assert text.startswith(f"from step {a.step} to step {b.step}\n")
+    assert re.search(rf"^free_pages +{a.counters['free_pages']} +{b.counters['free_pages']}", text, re.MULTILINE)
+    moved = sum(x != y and -1 not in (x, y) for x, y in zip(a.pages.owner, b.pages.owner, strict=True))
+    assert re.search(rf"^changed owner +{moved} ", text, re.MULTILINE)
+    new = [int(i) for i in re.findall(r"^(\d+) +new ", text, re.MULTILINE)]
+    assert new == [i for i in b.tree if i not in a.tree]
+    for uid, r in b.requests.items():
+        if uid not in a.requests:
+            assert re.search(rf"^{uid} +new, {r.status}", text, re.MULTILINE)
+    assert "0 requests changed" in repr(compare(a, a)) and "0 tree nodes changed" in compare(a, a)._repr_html_()
+
+
+# -- in a browser ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +257,7 @@ def test_who_goes_next(opened: Opened, trace: Trace) -> None:
             assert (shown["policy"], shown["free"], shown["missing"]) == ("lru", str(free), str(max(0, asked - free)))
             order = [int(n) for n in shown["order"].split()]
             assert sorted(order) == sorted(i for i, n in snap.tree.items() if i and not n.locks)
-            assert [snap.tree[i].used for i in order] == sorted(snap.tree[i].used for i in order)
+            assert order == eviction_order(snap), "Python foretells the same"
             goes = order[: int(shown["leaves"])]
             pages = [p for i in goes for p in snap.tree[i].pages]
             assert int(shown["pushed"]) == len(pages)

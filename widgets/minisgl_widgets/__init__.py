@@ -1,7 +1,8 @@
 """Views of a running or recorded engine for notebooks: everything draws a Snapshot and nothing else.
 
 ``Dashboard(llm)`` drives an engine and shows it live; ``Stage(trace)`` plays a recorded run, ``Replay(trace)`` plays it
-without a kernel as well; ``WhatIf(trace)`` puts it under sliders; ``view(snapshot)`` is a picture in text and HTML;
+without a kernel as well; ``WhatIf(trace)`` puts it under sliders; ``view(snapshot)`` is a picture in text and HTML,
+and so are ``life_lines(trace)``, ``page_table(snapshot)``, ``evictions(snapshot, pages)`` and ``compare(a, b)``;
 ``pool_chart`` and ``admission_chart`` are Plotly figures; ``export_html`` writes a page. A ``Session`` is a run with
 the step that several of them share.
 """
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from minisgl_widgets.charts import pool_chart as pool_chart
     from minisgl_widgets.dashboard import Dashboard as Dashboard
     from minisgl_widgets.export import export_html as export_html
+    from minisgl_widgets.page_views import compare as compare
+    from minisgl_widgets.page_views import evictions as evictions
+    from minisgl_widgets.page_views import life_lines as life_lines
+    from minisgl_widgets.page_views import page_table as page_table
     from minisgl_widgets.replay import Replay as Replay
     from minisgl_widgets.session import Session as Session
     from minisgl_widgets.stage import Stage as Stage
@@ -31,7 +36,11 @@ _HOME = {
     "View": "static_views",
     "WhatIf": "whatif",
     "admission_chart": "charts",
+    "compare": "page_views",
+    "evictions": "page_views",
     "export_html": "export",
+    "life_lines": "page_views",
+    "page_table": "page_views",
     "pool_chart": "charts",
     "view": "static_views",
 }

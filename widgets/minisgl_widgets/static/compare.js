@@ -1,35 +1,40 @@
 // @ts-check
-import { FREE, KINDS, pageKinds } from "./record.js";
+import { FREE, KINDS } from "./record.js";
 import { h, say, chip, clipped, count, packedOf, uidLook } from "./look.js";
 import { ownerName } from "./lives.js";
 import { gridFor } from "./pages.js";
 
 const COUNTERS = { free_pages: "free", owned_pages: "owned", pending_pages: "of them pending", evictable_pages: "evictable", protected_pages: "locked", reserved_pages: "promised",
   running: "running", waiting: "waiting" };
-const MOST_LINES = 200; // requests, and nodes, that are listed
+const MOST_LINES = 60; // requests, and nodes, that are listed
 const SCROLLBAR = 16; // pixels
+const LARGE = 4096; // pages from which on the lists come before the picture, and numbers need more room
 const FATES = { came: "+", went: "−", moved: "→" };
 
 /** @typedef {{status: string, verdict: string, reason: string, pages: number, cached: number, output: number, row: number}} RequestAt */
 /** @typedef {{parent: number, tokens: number[], pages: number, locks: number}} NodeAt */
 /**
- * What is compared of a moment.
- * @typedef {{step: number, owner: Int32Array, kinds: Uint8Array, counters: Record<string, number>, requests: Map<number, RequestAt>, nodes: Map<number, NodeAt>}} Moment
+ * What is kept of a moment to compare others with: a copy, since states move on.
+ * @typedef {{step: number, owner: Int32Array, counters: Record<string, number>, requests: Map<number, RequestAt>, nodes: Map<number, NodeAt>}} Moment
  */
 
-/** A moment, good until its state moves on. @param {any} state @param {Uint8Array} [kinds] of its pages @returns {Moment} */
-export function momentOf(state, kinds = pageKinds(state)) {
+/** @param {any} state @returns {Moment} */
+export function momentOf(state) {
   const requests = new Map();
-  for (const uid in state.requests) {
-    const { status, verdict, reason, pages, cached_len, output, row } = state.requests[uid];
-    requests.set(Number(uid), { status, verdict, reason, pages: pages.length, cached: cached_len, output: output.length, row });
-  }
+  for (const uid in state.requests) requests.set(Number(uid), requestAt(state.requests[uid]));
   const nodes = new Map();
-  for (const id in state.nodes) {
-    const { parent, tokens, pages, locks } = state.nodes[id];
-    if (Number(id)) nodes.set(Number(id), { parent, tokens, pages: pages.length, locks });
-  }
-  return { step: state.step, owner: state.pages.owner, kinds, counters: { ...state.counters }, requests, nodes };
+  for (const id in state.nodes) if (id !== "0") nodes.set(Number(id), nodeAt(state.nodes[id]));
+  return { step: state.step, owner: state.pages.owner.slice(), counters: { ...state.counters }, requests, nodes };
+}
+
+/** @param {any} request @returns {RequestAt} */
+function requestAt({ status, verdict, reason, pages, cached_len, output, row }) {
+  return { status, verdict, reason, pages: pages.length, cached: cached_len, output: output.length, row };
+}
+
+/** @param {any} node @returns {NodeAt} */
+function nodeAt({ parent, tokens, pages, locks }) {
+  return { parent, tokens, pages: pages.length, locks };
 }
 
 /** Pages that came into use, went (are free now), or moved to another owner. @param {Int32Array} before @param {Int32Array} after */
@@ -43,47 +48,71 @@ export function pageMoves(before, after) {
   return moves;
 }
 
-/** What is otherwise with requests, in words, by uid. @param {Map<number, RequestAt>} before @param {Map<number, RequestAt>} after
- * @returns {Map<number, string[]>} */
+/** The requests that are otherwise, those that have not ended first. @param {Map<number, RequestAt>} before @param {Record<string, any>} after
+ * @returns {number[]} */
 export function requestMoves(before, after) {
-  const found = new Map();
-  const by = (/** @type {string} */ noun, /** @type {number} */ n) => (n > 0 ? `+${count(n, noun)}` : n < 0 ? `−${count(-n, noun)}` : "");
-  for (const uid of new Set([...before.keys(), ...after.keys()])) {
-    const [a, b] = [before.get(uid), after.get(uid)];
-    if (!a && b) found.set(uid, [`new: ${stageOf(b)}`, by("page", b.pages), by("token", b.output)].filter(Boolean));
-    else if (a && !b) found.set(uid, ["not there yet", by("page", -a.pages), by("token", -a.output)].filter(Boolean));
-    else if (a && b) {
-      const said = [stageOf(a) === stageOf(b) ? "" : `${stageOf(a)} → ${stageOf(b)}`, by("page", b.pages - a.pages), by("token", b.output - a.output), a.cached === b.cached ? "" : `KV ${a.cached} → ${b.cached}`,
-        a.row === b.row ? "" : b.row < 0 ? `left row ${a.row}` : `row ${b.row}`].filter(Boolean);
-      if (said.length) found.set(uid, said);
-    }
+  /** @type {[number[], number[]]} */
+  const [live, over] = [[], []];
+  for (const key in after) {
+    const [uid, now] = [Number(key), after[key]];
+    const was = before.get(uid);
+    const same = was && was.status === now.status && was.verdict === now.verdict && was.reason === now.reason && was.row === now.row
+      && was.pages === now.pages.length && was.cached === now.cached_len && was.output === now.output.length;
+    if (!same) (now.status === "finished" ? over : live).push(uid);
   }
-  return found;
+  for (const uid of before.keys()) if (!(uid in after)) over.push(uid);
+  return live.concat(over);
+}
+
+/** What is otherwise with one, in words. @param {RequestAt | undefined} was @param {RequestAt | undefined} now @returns {string} */
+export function requestWords(was, now) {
+  const by = (/** @type {string} */ noun, /** @type {number} */ n) => (n > 0 ? `+${count(n, noun)}` : n < 0 ? `−${count(-n, noun)}` : "");
+  const pages = by("page", (now?.pages ?? 0) - (was?.pages ?? 0));
+  const tokens = by("token", (now?.output ?? 0) - (was?.output ?? 0));
+  const said = [];
+  if (!now) said.push("not there yet", pages, tokens);
+  else if (!was) said.push(`new: ${lifeStage(now)}`, pages, tokens);
+  else {
+    const [a, b] = [lifeStage(was), lifeStage(now)];
+    said.push(a === b ? "" : `${a} → ${b}`, pages, tokens, was.cached === now.cached ? "" : `KV ${was.cached} → ${now.cached}`,
+      was.row === now.row ? "" : now.row < 0 ? `left row ${was.row}` : `row ${now.row}`);
+  }
+  return said.filter(Boolean).join(", ");
 }
 
 /** @param {RequestAt} request */
-function stageOf({ status, verdict, reason }) {
+function lifeStage({ status, verdict, reason }) {
   if (status === "finished") return `ended: ${reason}`;
   return status === "waiting" ? `waits${verdict && verdict !== "admitted" ? `: ${verdict}` : ""}` : status;
 }
 
-const WHATS = ["new", "gone", "split", "joined", "locks"];
+const WHATS = /** @type {const} */ (["new", "gone", "split", "joined", "locks"]);
+/** @typedef {{id: number, what: typeof WHATS[number], was: NodeAt | undefined, now: NodeAt | undefined}} NodeMove */
 
-/** Nodes that are new, gone, cut (a node keeps its id and its end when it is split), or otherwise locked.
- * @param {Map<number, NodeAt>} before @param {Map<number, NodeAt>} after */
+/** Nodes that are new, gone, cut (a node keeps its id and its end when it is split), whole again (the other way round), or
+ * otherwise locked. @param {Map<number, NodeAt>} before @param {Record<string, any>} after @returns {NodeMove[]} */
 export function nodeMoves(before, after) {
-  /** @type {{id: number, what: "new" | "gone" | "split" | "joined" | "locks", node: NodeAt, said: string}[]} */
-  const found = [];
-  for (const [id, node] of after) {
-    const old = before.get(id);
-    const [was, now] = [old?.tokens.length ?? 0, node.tokens.length];
-    if (!old) found.push({ id, what: "new", node, said: `${count(node.tokens.length, "token")}, ${count(node.pages, "page")}` });
-    else if (now < was) found.push({ id, what: "split", node, said: `${was} tokens, now ${now} below node ${node.parent}` });
-    else if (now > was) found.push({ id, what: "joined", node, said: `was ${was} tokens below node ${old.parent}, ${now} in one` });
-    else if (old.locks !== node.locks) found.push({ id, what: "locks", node, said: `locks ${old.locks} → ${node.locks}` });
+  /** @type {NodeMove[][]} */
+  const found = WHATS.map(() => []);
+  for (const key in after) {
+    const [id, node] = [Number(key), after[key]];
+    const was = before.get(id);
+    const by = node.tokens.length - (was?.tokens.length ?? 0);
+    if (id === 0 || (was && !by && was.locks === node.locks)) continue;
+    const what = !was ? 0 : by < 0 ? 2 : by > 0 ? 3 : 4;
+    found[what].push({ id, what: WHATS[what], was, now: nodeAt(node) });
   }
-  for (const [id, node] of before) if (!after.has(id)) found.push({ id, what: "gone", node, said: `${count(node.tokens.length, "token")}, ${count(node.pages, "page")}` });
-  return found.sort((x, y) => WHATS.indexOf(x.what) - WHATS.indexOf(y.what) || x.id - y.id);
+  for (const [id, was] of before) if (!(id in after)) found[1].push({ id, what: "gone", was, now: undefined });
+  return found.flat();
+}
+
+/** @param {NodeMove} move */
+export function nodeWords({ what, was, now }) {
+  const { tokens, pages } = /** @type {NodeAt} */ (now ?? was);
+  if (what === "locks") return `locks ${was?.locks} → ${now?.locks}`;
+  if (what === "split") return `${was?.tokens.length} tokens, now ${tokens.length} below node ${now?.parent}`;
+  if (what === "joined") return `was ${was?.tokens.length} tokens below node ${was?.parent}, ${tokens.length} in one`;
+  return `${count(tokens.length, "token")}, ${count(pages, "page")}`;
 }
 
 /** Compare two moments: what moved, appeared and went between a step that was marked and the player's. */
@@ -120,7 +149,7 @@ export class Compare {
     this.requests = h("div", { role: "list", "aria-label": "requests that changed" });
     this.nodes = h("div", { role: "list", "aria-label": "tree nodes that changed" });
     this.headings = [h("div", { class: "msgl-movehead" }), h("div", { class: "msgl-movehead" })];
-    this.body = h("div", { class: "msgl-comparebody msgl-scroll", tabindex: 0, "aria-label": "differences" }, this.table, this.canvas, this.keys, h("div", { class: "msgl-movelists" }, h("div", null, this.headings[0], this.requests), h("div", null, this.headings[1], this.nodes)));
+    this.body = h("div", { class: "msgl-comparebody msgl-scroll", tabindex: 0, "aria-label": "differences" }, this.table, this.keys, this.canvas, h("div", { class: "msgl-movelists" }, h("div", null, this.headings[0], this.requests), h("div", null, this.headings[1], this.nodes)));
     this.el = h("div", { class: "msgl-dockview msgl-compare" },
       h("div", { class: "msgl-comparetop" }, button("mark this step as A", "Mark the player's step (a)", () => this.pressed()), this.back, this.heading), this.body);
   }
@@ -134,7 +163,7 @@ export class Compare {
   /** Mark a step; false while it is not readable. @param {number} step */
   mark(step) {
     const state = this.stage.at(step);
-    if (state) this.a = { ...momentOf(state), owner: state.pages.owner.slice() };
+    if (state) this.a = momentOf(state);
     this.key = "";
     this.stage.redraw();
     return state !== null;
@@ -187,21 +216,28 @@ export class Compare {
     if (key === this.key && palette === this.palette) return;
     this.key = key;
     this.palette = palette;
-    const b = momentOf(state, frame.kinds);
-    const moves = pageMoves(a.owner, b.owner);
+    const moves = pageMoves(a.owner, state.pages.owner);
     Object.assign(this.el.dataset, { a: a.step, b: step, came: moves.came.length, went: moves.went.length, moved: moves.moved.length });
-    this._counters(a, b);
-    this._pages(a, b, moves, palette);
-    const requests = requestMoves(a.requests, b.requests);
-    say(this.headings[0], requests.size ? `${count(requests.size, "request")} changed` : "no request changed");
-    this.requests.replaceChildren(...[...requests].slice(0, MOST_LINES).map(([uid, said]) => h("div", { role: "listitem", class: "msgl-move", "data-moved-request": uid, title: said.join(", ") }, chip(uid), ` ${said.join(", ")}`)), andMore(requests.size));
-    const nodes = nodeMoves(a.nodes, b.nodes);
+    this._counters(a, state);
+    this._pages(a, frame, moves);
+    const requests = requestMoves(a.requests, state.requests);
+    say(this.headings[0], requests.length ? `${count(requests.length, "request")} changed` : "no request changed");
+    this.requests.replaceChildren(...requests.slice(0, MOST_LINES).map((uid) => {
+      const said = requestWords(a.requests.get(uid), state.requests[uid] && requestAt(state.requests[uid]));
+      return h("div", { role: "listitem", class: "msgl-move", "data-moved-request": uid, title: said }, chip(uid), ` ${said}`);
+    }), andMore(requests.length));
+    const nodes = nodeMoves(a.nodes, state.nodes);
     say(this.headings[1], nodes.length ? `${count(nodes.length, "tree node")} changed` : "no tree node changed");
-    this.nodes.replaceChildren(...nodes.slice(0, MOST_LINES).map(({ id, what, node, said }) => h("div", { role: "listitem", class: "msgl-move", "data-node": id, "data-what": what, title: `node ${id}, ${what}: ${said}` },
-        h("span", { class: `msgl-what msgl-w-${what}` }, what), ` ${id} `, h("span", { class: "msgl-text" }, clipped(store.texts, node.tokens, 18, true)), ` ${said}`)), andMore(nodes.length));
+    this.nodes.replaceChildren(...nodes.slice(0, MOST_LINES).map((move) => {
+      const { id, what, was, now } = move;
+      const said = nodeWords(move);
+      const { tokens } = /** @type {NodeAt} */ (now ?? was);
+      return h("div", { role: "listitem", class: "msgl-move", "data-node": id, "data-what": what, title: `node ${id}, ${what}: ${said}` },
+        h("span", { class: `msgl-what msgl-w-${what}` }, what), ` ${id} `, h("span", { class: "msgl-text" }, clipped(store.texts, tokens, 18, true)), ` ${said}`);
+    }), andMore(nodes.length));
   }
 
-  /** @param {Moment} a @param {Moment} b */
+  /** @param {Moment} a @param {any} b */
   _counters(a, b) {
     this.table.replaceChildren(...Object.entries(COUNTERS).map(([name, label]) => {
       const by = b.counters[name] - a.counters[name];
@@ -210,13 +246,15 @@ export class Compare {
     }));
   }
 
-  /** The pages as they are now; those that are as they were fade. @param {Moment} a @param {Moment} b
-   * @param {Record<keyof typeof FATES, number[]>} moves @param {any} palette */
-  _pages(a, b, moves, palette) {
-    const n = b.owner.length;
+  /** The pages that moved, as they are now. @param {Moment} a @param {import("./stage.js").Frame} frame
+   * @param {Record<keyof typeof FATES, number[]>} moves */
+  _pages(a, { state, step, kinds, palette }, moves) {
+    const { owner } = state.pages;
+    const n = owner.length;
     const grid = gridFor(n, Math.max(64, this.width), 112);
     this.grid = grid;
     const { columns, cell, rows } = grid;
+    this.body.classList.toggle("msgl-large", n > LARGE);
     const ratio = window.devicePixelRatio || 1;
     const [wide, high] = [columns * cell, rows * cell];
     this.canvas.width = Math.round(wide * ratio);
@@ -225,8 +263,8 @@ export class Compare {
     this.canvas.style.height = `${high}px`;
     const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     context.scale(ratio, ratio);
-    if (cell < 4) this._pixels(context, b, moves, palette);
-    else this._cells(context, b, moves, palette);
+    if (cell < 4) this._pixels(context, owner, kinds, moves, palette);
+    else this._cells(context, owner, kinds, moves, palette);
     if (this.under !== null) {
       context.strokeStyle = palette.focus;
       context.lineWidth = 2;
@@ -234,20 +272,21 @@ export class Compare {
     }
     const { came, went, moved } = moves;
     const said = `${came.length} came into use, ${went.length} went free, ${moved.length} changed owner`;
-    const under = this.under === null ? "" : `page ${this.under}: ${ownerName(a.owner[this.under])} → ${ownerName(b.owner[this.under])}`;
-    this.canvas.setAttribute("aria-label", `Pages between step ${a.step} and step ${b.step}: ${said}. Up and down move from page to page. ${under}`);
+    const under = this.under === null ? "" : `page ${this.under}: ${ownerName(a.owner[this.under])} → ${ownerName(owner[this.under])}`;
+    this.canvas.setAttribute("aria-label", `Pages between step ${a.step} and step ${step}: ${said}. Up and down move from page to page. ${under}`);
     this.keys.replaceChildren(h("span", null, `+ ${came.length} came into use`), h("span", null, `− ${went.length} went free`), h("span", null, `→ ${moved.length} changed owner`),
       h("b", null, under || `${n - came.length - went.length - moved.length} as they were`));
   }
 
-  /** @param {CanvasRenderingContext2D} context @param {Moment} b @param {Record<keyof typeof FATES, number[]>} moves @param {any} palette */
-  _cells(context, b, moves, palette) {
+  /** @param {CanvasRenderingContext2D} context @param {Int32Array} owner @param {Uint8Array} kinds
+   * @param {Record<keyof typeof FATES, number[]>} moves @param {any} palette */
+  _cells(context, owner, kinds, moves, palette) {
     const { columns, cell } = /** @type {{columns: number, cell: number}} */ (this.grid);
     const inner = cell - 1;
-    const colourOf = (/** @type {number} */ p) => (b.owner[p] >= 0 ? palette.uids[uidLook(b.owner[p]).colour] : { fill: palette[KINDS[b.kinds[p]]], ink: palette[`${KINDS[b.kinds[p]]}Ink`] });
+    const colourOf = (/** @type {number} */ p) => (owner[p] >= 0 ? palette.uids[uidLook(owner[p]).colour] : { fill: palette[KINDS[kinds[p]]], ink: palette[`${KINDS[kinds[p]]}Ink`] });
     const place = (/** @type {number} */ p) => /** @type {[number, number]} */ ([(p % columns) * cell, Math.floor(p / columns) * cell]);
     context.fillStyle = palette.free;
-    for (let p = 0; p < b.owner.length; p++) context.fillRect(...place(p), inner, inner);
+    for (let p = 0; p < owner.length; p++) context.fillRect(...place(p), inner, inner);
     context.textAlign = "center";
     context.textBaseline = "middle";
     context.font = `700 ${Math.min(15, inner)}px ${getComputedStyle(this.canvas).fontFamily}`;
@@ -266,16 +305,16 @@ export class Compare {
     }
   }
 
-  /** Small cells: one pixel each, enlarged. @param {CanvasRenderingContext2D} context @param {Moment} b
-   * @param {Record<keyof typeof FATES, number[]>} moves @param {any} palette */
-  _pixels(context, b, moves, palette) {
+  /** Small cells: one pixel each, enlarged. @param {CanvasRenderingContext2D} context @param {Int32Array} owner
+   * @param {Uint8Array} kinds @param {Record<keyof typeof FATES, number[]>} moves @param {any} palette */
+  _pixels(context, owner, kinds, moves, palette) {
     const { columns, cell, rows } = /** @type {{columns: number, cell: number, rows: number}} */ (this.grid);
     const colours = packedOf(palette);
     const image = new ImageData(columns, rows);
     const words = new Uint32Array(image.data.buffer);
     words.fill(colours.soft);
     for (const p of moves.went) words[p] = colours.bad;
-    for (const pages of [moves.came, moves.moved]) for (const p of pages) words[p] = b.owner[p] >= 0 ? colours.uids[uidLook(b.owner[p]).colour] : colours[KINDS[b.kinds[p]]];
+    for (const pages of [moves.came, moves.moved]) for (const p of pages) words[p] = owner[p] >= 0 ? colours.uids[uidLook(owner[p]).colour] : colours[KINDS[kinds[p]]];
     Object.assign(this.small, { width: columns, height: rows });
     /** @type {CanvasRenderingContext2D} */ (this.small.getContext("2d")).putImageData(image, 0, 0);
     context.imageSmoothingEnabled = false;

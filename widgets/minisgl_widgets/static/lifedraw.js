@@ -9,7 +9,7 @@ export const LIFE_TOP = 4;
 export const LIFE_BOTTOM = 20;
 export const LIFE_LEFT = 46; // as wide as in the chart, so that a step is at the same place in both
 const LIFE_RIGHT = 8;
-const LIFE_SLICE = 3; // milliseconds of drawing between two frames
+const LIFE_SLICE = 4; // milliseconds of drawing between two frames
 const MOST_STRETCHES = 20_000; // that are hatched one by one
 const READABLE = 11; // pixels that a line of text needs
 

@@ -23,7 +23,7 @@
  *
  *     .msgl           data-step, data-first, data-last, data-phase (prefill | decode | idle | start)
  *     .msgl-first .msgl-back .msgl-play .msgl-forward .msgl-last .msgl-live     buttons; .msgl-range the scrub bar
- *     .msgl-strip     data-free, data-owned, data-evictable, data-protected, data-pending (of the owned ones); .msgl-cells the canvas, .msgl-tip its text
+ *     .msgl-strip     data-free, data-owned, data-evictable, data-protected, data-pending (of the owned ones), data-suspects; .msgl-cells the canvas, .msgl-tip its text
  *     .msgl-lamp      data-sound (true | false), data-violations
  *     .msgl-ledger    data-tests, data-since; each .msgl-test: data-uid, data-verdict, data-step, data-need, data-reserved,
  *                     data-free, data-evictable, data-pending, data-evictable-locked, data-available, data-available-locked
@@ -34,6 +34,13 @@
  *     .msgl-words     li: the step's sentences
  *     .msgl-copy      code: the Python expression of what is held
  *     .msgl-dock      .msgl-tab: data-view, aria-selected; .msgl-dockbody: the view that is seen
+ *     .msgl-breaks    data-steps (how many there are), data-at (which of them this step is; 0: none)
+ *     .msgl-save-png .msgl-save-svg     buttons
+ *     .msgl-lifelines data-step-from, -step-to, -page-from, -page-to (what is seen), data-drawn; .msgl-lifenote, of a page pointed at:
+ *                     data-page, -step, -owner, -from, -to
+ *     .msgl-eviction  data-policy, -asked, -free, -missing, -leaves, -pushed, -short, -order (nodes); each .msgl-leaf: data-node, -rank, -goes, -used, -held
+ *     .msgl-pagetable data-rows, -taken, -per-page; each .msgl-tableline: data-row, -generation, -request, -entries; each .msgl-entry: data-at, -value, -kind
+ *     .msgl-compare   data-a, -b, -came, -went, -moved; each .msgl-counter: data-counter, -before, -after; each .msgl-move: data-moved-request, or data-node and -what
  *     .msgl-hi        whatever belongs to what is pointed at
  */
 import { RunStore, Cursor, pageKinds, countKinds, pendingPages, selectionOf } from "./record.js";
