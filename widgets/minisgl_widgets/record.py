@@ -5,6 +5,7 @@ A record (version 3) is made of *parts*, each packed JSON (``packed.py``), so th
     uint32 length, JSON {"version", "deflated", "parts": [[name, first, count, bytes], ...]}, the parts
 
     head     what must be known at once: see ``Encoder._head``
+    answers  what was asked of the run: see ``questions.py``; only where there is no kernel to ask
     steps    the deltas of ``count`` steps, from step number ``first`` on (counted from 0)
     leap     one delta over all of them: see ``leap.py``
     events   of each of them, the events: {"counts", "types", "uids", "words"}, the last three one entry an event
@@ -75,6 +76,8 @@ class Encoder:
         self._violations: list[tuple[int, Sequence[str]]] = []  # of the steps that have some
         self._marks: list[tuple[str, int, int, str]] = []  # (what, uid, step, detail): see ``_mark``
         self._spoken = {uid for uid, r in self._keyframe["requests"].items() if r["output"]}
+        # requests whose prompts are being computed: what they have in a batch is no decode token
+        self._entering = {uid for uid, r in self._keyframe["requests"].items() if r["status"] == "prefill"}
         tests = self._keyframe["tests"]
         self._extent = {"tests": len(tests), "nodes": len(self._keyframe["nodes"]), "asked": 0}
         for test in tests:
@@ -96,6 +99,7 @@ class Encoder:
             "flags": FLAGS,
             "types": [cls.__name__ for cls in ev.EVENT_TYPES],
             "emitters": [" or ".join(EMITTERS[cls]) for cls in ev.EVENT_TYPES],
+            "config": self.feed.about.get("config", {}),
         }
         parts: list[Part] = [("head", 0, steps, pack(whole))]
         for at in range(0, steps, STEPS):
@@ -192,17 +196,24 @@ class Encoder:
             self._extent["asked"] = max(self._extent["asked"], need + reserved)
 
     def _mark(self, event: ev.Event) -> None:
-        """What a request's line in a timeline needs: arrived, refused, admitted, tested (its verdict), first (token),
-        retracted, finished (its reason)."""
+        """What a request's line in a timeline needs: arrived (tokens of its prompt), refused, admitted, tested (its
+        verdict), prefill ("start end": tokens computed), first (token), retracted, finished (its reason)."""
         what = detail = ""
         if isinstance(event, ev.RequestArrived):
-            what = "arrived"
+            what, detail = "arrived", str(len(event.prompt))
         elif isinstance(event, ev.RequestRejected):
             what, detail = "refused", event.message
         elif isinstance(event, ev.RequestAdmitted):
             what = "admitted"
+            self._entering.add(event.uid)
         elif isinstance(event, ev.AdmissionTested):
             what, detail = "tested", event.verdict
+        elif isinstance(event, ev.BatchScheduled):
+            for uid, start, end, samples in zip(event.uids, event.starts, event.ends, event.samples, strict=True):
+                if uid in self._entering:
+                    self._marks.append(("prefill", uid, event.step, f"{start} {end}"))
+                if samples:
+                    self._entering.discard(uid)
         elif isinstance(event, ev.RequestRetracted):
             what = "retracted"
         elif isinstance(event, ev.RequestFinished):

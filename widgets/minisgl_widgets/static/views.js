@@ -13,6 +13,8 @@
  */
 import { Chart } from "./chart.js";
 import { EventLog } from "./events.js";
+import { BatchStrip } from "./batch.js";
+import { Timeline } from "./timeline.js";
 
 /**
  * @typedef {{el: HTMLElement, measure?: () => void, draw: (frame: import("./stage.js").Frame) => void, close?: () => void}} View
@@ -20,4 +22,4 @@ import { EventLog } from "./events.js";
  */
 
 /** @type {ViewKind[]} */
-export const VIEWS = [Chart, EventLog];
+export const VIEWS = [Chart, EventLog, Timeline, BatchStrip];
