@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -31,13 +31,14 @@ from minisgl.events.words import EMITTERS, describe
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.leap import STEPS, leap
 from minisgl_widgets.packed import pack
+from minisgl_widgets.questions import QUESTIONS
 
 VERSION = 3
 PHASES = ("prefill", "decode", "mixed", "idle")
 # what happened in a step, one bit each; a view may stop where one of them is set
 FLAGS = (
     *("refusal", "eviction", "split", "retract", "finish", "handoff", "drain", "arrival", "admission"),
-    "broken",
+    *("broken", "launch"),
 )
 _FLAG_OF = {
     ev.PagesEvicted: "eviction",
@@ -49,6 +50,7 @@ _FLAG_OF = {
     ev.RequestArrived: "arrival",
     ev.RequestRejected: "arrival",
     ev.RequestAdmitted: "admission",
+    ev.BatchScheduled: "launch",
 }
 _BIT = {name: 1 << i for i, name in enumerate(FLAGS)}
 _TYPES = {cls: i for i, cls in enumerate(ev.EVENT_TYPES)}
@@ -85,8 +87,8 @@ class Encoder:
 
     # -- whole and continued -------------------------------------------------------------------------------------------
 
-    def record(self, deflate: bool = True, title: str = "") -> bytes:
-        """The run so far; the same run gives the same bytes."""
+    def record(self, deflate: bool = True, title: str = "", answers: Mapping[str, str] | None = None) -> bytes:
+        """The run so far; the same run gives the same bytes. ``answers``: to go with it, see ``questions.answers``."""
         self._look()
         self._sent = dict.fromkeys(self._sent, 0)
         self.sent = 0
@@ -100,11 +102,14 @@ class Encoder:
             "types": [cls.__name__ for cls in ev.EVENT_TYPES],
             "emitters": [" or ".join(EMITTERS[cls]) for cls in ev.EVENT_TYPES],
             "config": self.feed.about.get("config", {}),
+            "questions": [question.head() for question in QUESTIONS],
         }
         parts: list[Part] = [("head", 0, steps, pack(whole))]
         for at in range(0, steps, STEPS):
             parts += self._parts(at, min(at + STEPS, steps))
         parts += self._new_leaps()
+        if answers:
+            parts.append(("answers", 0, steps, pack(answers)))
         self.sent = steps
         return _contain(parts, deflate)
 

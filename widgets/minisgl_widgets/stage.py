@@ -13,6 +13,8 @@ from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
 from minisgl_widgets.bundle import bundle, styles
 from minisgl_widgets.feed import Feed
+from minisgl_widgets.latest import LatestThread
+from minisgl_widgets.questions import answer, key_of
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.session import Run, Session
 from minisgl_widgets.static_views import view
@@ -42,6 +44,7 @@ class Stage(anywidget.AnyWidget):
     length = traitlets.Int().tag(sync=True)  # steps the kernel has
     live = traitlets.Bool(False).tag(sync=True)  # the run goes on: follow its newest step
     _end_observing: Callable[[], None] = staticmethod(lambda: None)  # until there is something to end
+    _asked: LatestThread | None = None  # likewise
     start = traitlets.Int(-1).tag(sync=True)  # the step to open at; -1: as the browser likes
 
     def __init__(
@@ -59,6 +62,7 @@ class Stage(anywidget.AnyWidget):
         self._sent_at = -PATIENCE  # seconds, monotonic clock
         self._drawn = -1  # the last step that a browser said it has drawn
         self._telling = False  # the session is being told what this browser shows
+        self._asked = LatestThread(self._answer, lambda _: False, self._unanswered, rest=0)
         record = self._whole()
         start = -1 if live else self.session.step
         super().__init__(record=record, length=self._encoder.sent, live=live, start=start)
@@ -125,9 +129,23 @@ class Stage(anywidget.AnyWidget):
                 self.session.look(int(content["step"]), content["selection"])
             finally:
                 self._telling = False
+        elif kind == "ask" and self._asked:
+            self._asked.ask((content["id"], int(content["uid"])))
+
+    # -- questions: a thread of their own ------------------------------------------------------------------------------
+
+    def _answer(self, wish: tuple[str, int], check: Callable[[], None]) -> None:
+        trace = self.session.trace
+        last = trace.history.last
+        self.send({"kind": "answer", "key": key_of(*wish), "html": answer(trace, *wish), "last": last})
+
+    def _unanswered(self, error: BaseException) -> None:
+        self.send({"kind": "answer", "key": "", "html": f"{type(error).__name__}: {error}", "last": 0})
 
     def close(self) -> None:
         self._end_observing()
+        if self._asked:
+            self._asked.stop()
         super().close()
 
     # -- without a browser ---------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // @ts-check
 import { h, say, count, chip, uidLook } from "./look.js";
-import { pathThrough, tick } from "./chart.js";
+import { stretches, tick } from "./chart.js";
 import { TimeScale } from "./timescale.js";
 
 const EDGE = { left: 46, right: 8, top: 8, bottom: 20 };
@@ -8,10 +8,11 @@ const BROAD = 4; // pixels a step from which on each prompt gets a piece of its 
 const FAR = 3; // a budget so many times higher than any batch is told, not drawn
 const MOST_NAMED = 8; // requests named in words
 
-/** A step's batch in numbers: tokens of prompts, tokens of those that decode, and who those are.
+/** The batch that a step launched in numbers: tokens of prompts, tokens of those that decode, and who those are.
  * @param {import("./record.js").RunStore} store @param {number} i the step's index
  * @returns {{prompts: {uid: number, start: number, end: number}[], prefill: number, decode: number, decoders: number[]}} */
 export function batchOf(store, i) {
+  if (!(store.index.flags[i] & store.flag("launch"))) return { prompts: [], prefill: 0, decode: 0, decoders: [] };
   const prompts = store.prefills(i);
   const prefill = prompts.reduce((sum, { start, end }) => sum + end - start, 0);
   const entering = new Set(prompts.map(({ uid }) => uid));
@@ -81,7 +82,7 @@ export class BatchStrip {
   /** @param {import("./stage.js").Frame} frame */
   draw({ store, step }) {
     const i = step - store.first - 1;
-    const batch = i < 0 ? { prompts: [], prefill: 0, decode: 0, decoders: [] } : batchOf(store, i);
+    const batch = batchOf(store, i);
     const budget = Number(store.config.max_prefill_tokens ?? 0);
     Object.assign(this.el.dataset, { prefill: batch.prefill, decode: batch.decode, requests: batch.prompts.length + batch.decoders.length, budget });
     this._say(store, step, batch);
@@ -116,23 +117,22 @@ export class BatchStrip {
       for (const uid of decoders.slice(0, 2 * MOST_NAMED)) parts.push(chip(uid), " ");
       if (decoders.length > 2 * MOST_NAMED) parts.push(`and ${decoders.length - 2 * MOST_NAMED} more`);
     }
-    if (!prompts.length && !decoders.length) parts.push("no batch was launched");
+    if (!prompts.length && !decoders.length) parts.splice(0, 1, `step ${step}: no batch was launched`);
     this.words.replaceChildren(...parts);
   }
 
   /** @param {import("./record.js").RunStore} store @param {number} budget */
   _draw(store, budget) {
     const { width, height, from, to } = this;
-    const tokens = store.index.num_tokens;
     let most = 1;
-    for (const n of tokens) most = Math.max(most, n);
+    for (const n of store.index.num_tokens) most = Math.max(most, n);
     const near = budget > 0 && budget <= FAR * most;
     const scale = near ? Math.max(most, budget) : most;
     const y = (/** @type {number} */ n) => EDGE.top + (height - EDGE.top - EDGE.bottom) * (1 - n / scale);
     this.svg.setAttribute("width", String(width));
     this.svg.setAttribute("height", String(height));
     const wide = this._inner / (to - from);
-    this.bars.replaceChildren(...(wide >= BROAD ? this._pieces(store, wide, y) : this._areas(store, tokens, y)));
+    this.bars.replaceChildren(...(wide >= BROAD ? this._pieces(store, wide, y) : this._areas(store, y)));
     this.line.replaceChildren(...(near ? [h("line", { class: "msgl-bt-budget", x1: EDGE.left, x2: width - EDGE.right, y1: y(budget), y2: y(budget) })] : []));
     this.budget.replaceChildren(...(budget ? [h("i", { class: "msgl-swatch msgl-bt-k-budget" }), `budget ${budget}${near ? "" : ", above this scale"}`] : []));
     const marks = [];
@@ -140,6 +140,7 @@ export class BatchStrip {
     for (let n = 0; n <= scale; n += each) marks.push(h("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(n), y2: y(n) }), h("text", { x: EDGE.left - 6, y: y(n) + 4, "text-anchor": "end" }, n));
     const steps = tick((to - from) / 2);
     for (let n = Math.ceil((store.first + from + 1) / steps) * steps; n <= store.first + to; n += steps) {
+      if (this._x(n - store.first - 0.5) > width - 20) break; // it would be cut
       marks.push(h("text", { x: this._x(n - store.first - 0.5), y: height - 5, "text-anchor": "middle" }, n));
     }
     marks.push(h("rect", { class: "msgl-a-frame", x: EDGE.left, y: EDGE.top, width: this._inner, height: height - EDGE.top - EDGE.bottom }));
@@ -168,13 +169,16 @@ export class BatchStrip {
     return pieces;
   }
 
-  /** Too narrow for pieces: what decodes, and all of it. @param {import("./record.js").RunStore} store @param {Int32Array} tokens
+  /** Too narrow for pieces: the most that any step of a stretch computed, and the most that any decoded. @param {import("./record.js").RunStore} store
    * @param {(n: number) => number} y */
-  _areas(store, tokens, y) {
-    const all = tokens.subarray(this.from, this.to);
-    const decode = all.map((n, k) => n - store.prefills(this.from + k).reduce((sum, { start, end }) => sum + end - start, 0));
-    const close = `V${y(0)}H${EDGE.left}Z`;
-    const path = (/** @type {Int32Array} */ values) => pathThrough(values, (k) => this._x(this.from + k), y, Math.max(2, Math.floor(this._inner))) + close;
-    return [h("path", { class: "msgl-bt-prefills", d: path(all) }), h("path", { class: "msgl-bt-decode", d: path(decode) })];
+  _areas(store, y) {
+    const batches = Array.from({ length: this.to - this.from }, (_, k) => batchOf(store, this.from + k));
+    const area = (/** @type {number[]} */ values) => {
+      let path = `M${EDGE.left} ${y(0)}`;
+      for (const { from, high } of stretches(values, this._inner / 2)) path += `H${this._x(this.from + from).toFixed(1)}V${y(high).toFixed(1)}`;
+      return `${path}H${this._x(this.to)}V${y(0)}Z`;
+    };
+    return [h("path", { class: "msgl-bt-prefills", d: area(batches.map(({ prefill, decode }) => prefill + decode)) }),
+      h("path", { class: "msgl-bt-decodes", d: area(batches.map(({ decode }) => decode)) })];
   }
 }

@@ -177,6 +177,10 @@ export class RunStore {
   uids = [];
   /** Why requests wait, in the order of steps. @type {Refusal[]} */
   refusals = [];
+  /** What can be asked: see questions.py. @type {{id: string, title: string, each: boolean, dear: boolean, code: string}[]} */
+  questions = [];
+  /** Answers that the kernel gave. @type {Map<string, {html: string, last: number}>} */
+  given = new Map();
   /** The run's EngineConfig, as far as it is known. @type {Record<string, any>} */
   config = {};
   /** How much room the views must keep free, so that nothing moves while scrubbing: most tests in a pass, nodes that ever
@@ -256,6 +260,7 @@ export class RunStore {
     this._types = head.types;
     this._emitters = head.emitters;
     this.config = head.config ?? {};
+    this.questions = head.questions ?? [];
     for (const name of Object.keys(head.index)) this._columns[name] = new Column();
     for (const uid of Object.keys(state.requests)) this._meet(state.requests[uid]);
     for (const test of state.tests) if (test.verdict !== "admitted") this._refuse(test.uid, this.first, test.verdict);
@@ -362,8 +367,8 @@ export class RunStore {
     return this.phases[this.index.phase[i]];
   }
 
-  /** The bit of a flag in index.flags: refusal, eviction, split, retract, finish, handoff, drain, arrival, admission or
-   * broken. @param {string} name */
+  /** The bit of a flag in index.flags: refusal, eviction, split, retract, finish, handoff, drain, arrival, admission,
+   * broken or launch (of a batch). @param {string} name */
   flag(name) {
     return 1 << this.flags.indexOf(name);
   }
@@ -379,10 +384,18 @@ export class RunStore {
     return this._prefills.get(i) ?? [];
   }
 
-  /** What the record says of questions that were asked; null if nothing, or not readable yet. */
-  answers() {
+  /** An answer by its key (`key_of` in questions.py), as HTML, and the last step it knew of; null if there is none.
+   * @param {string} key @returns {{html: string, last: number} | null} */
+  answer(key) {
     const part = this._parts.answers[0];
-    return part?.bytes ? this._read(part) : null;
+    const html = part?.bytes ? this._read(part)[key] : undefined;
+    return this.given.get(key) ?? (html === undefined ? null : { html, last: this.last });
+  }
+
+  /** Take an answer of the kernel's. @param {{key: string, html: string, last: number}} message */
+  answered({ key, html, last }) {
+    this.given.set(key, { html, last });
+    this._tell("more");
   }
 
   /** What is known of a step at once; null at the start. @param {number} step @returns {StepEntry | null} */

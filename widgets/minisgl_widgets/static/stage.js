@@ -13,6 +13,7 @@
  *     stage.store             the run (RunStore, record.js): index columns, spans, entry(step), events(step), delta(step), changes()
  *     stage.at(step)          the state after another step, to compare with; null while it is not readable. It is good
  *                             until the next call, and must not be changed
+ *     stage.ask(question, uid)    show the answer to a question about a request in its tab, see questions.js
  *     stage.send(message)     tell the kernel; `stage.send` is null in an exported page
  *     stage.redraw()          draw in the next frame, for instance after the view was scrolled
  *
@@ -199,6 +200,12 @@ export class Stage {
     this.redraw();
   }
 
+  /** Hold a request and show the answer to a question about it. @param {string} question its id @param {number} uid */
+  ask(question, uid) {
+    if (this.pinned?.kind !== "uid" || this.pinned.uid !== uid) this.pin({ kind: "uid", uid });
+    for (const dock of this.docks) if (dock.show("questions")) /** @type {any} */ (dock.view).ask(question);
+  }
+
   /** What is pointed at, or else held. @returns {Pointer} */
   get pointer() {
     return this.hovered ?? this.pinned;
@@ -346,6 +353,7 @@ export default () => {
       model.on("change:record", () => readRecord(model, store));
       model.on("msg:custom", (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => {
         if (message?.kind === "tail" && !store.append(message, buffers)) model.send({ kind: "resync" });
+        else if (message?.kind === "answer") store.answered(message);
         else if (message?.kind === "look") for (const stage of stages) stage.look(message.step, message.selection);
       });
     },

@@ -69,6 +69,21 @@ export function segmentsOf(span, refusals, last) {
   return segments;
 }
 
+/** The same with waits that would be too narrow to tell apart put together; they have no reason then.
+ * @param {Segment[]} segments @param {number} narrow in steps */
+export function joinThin(segments, narrow) {
+  /** @type {Segment[]} */
+  const joined = [];
+  let thins = 0; // of which the last is made
+  for (const segment of segments) {
+    const thin = segment.kind === "wait" && segment.to - segment.from < narrow;
+    thins = thin ? thins + 1 : 0;
+    if (thins > 1) joined.push({ .../** @type {Segment} */ (joined.pop()), to: segment.to, reason: "" });
+    else joined.push(segment);
+  }
+  return joined;
+}
+
 /** What a request does in a step. @param {Span} span @param {Segment[]} segments @param {number} step */
 export function statusAt(span, segments, step) {
   if (step < span.arrived) return "later";
@@ -168,11 +183,13 @@ export class Timeline {
     return Math.max(1, this.width - TAG_WIDE - END_WIDE);
   }
 
-  /** Sizes, read before anything is drawn. */
+  /** Sizes, read before anything is drawn. Scrolling is cheap only here, where nothing has changed yet. */
   measure() {
     this.width = this.body.clientWidth;
     this.high = this.body.clientHeight;
     this.top = this.body.scrollTop;
+    const { store, cursor, pinned } = this.stage;
+    if (cursor && this.high) this._bring(store, cursor.step, pinned);
   }
 
   /** @param {import("./stage.js").Frame} frame */
@@ -185,7 +202,6 @@ export class Timeline {
     this.rows.style.height = `${uids.length * ROW_HIGH}px`;
     if (!uids.length) say(this.told, "No request has come yet. Each gets a line: what it waits for, when its prompt is computed, when it decodes and how it ends.");
     if (this.width <= 0 || !store.length) return;
-    this._bring(store, step, held);
     this._axis(store);
     const a = Math.max(0, Math.floor(this.top / ROW_HIGH) - 2);
     const b = Math.min(uids.length, Math.ceil((this.top + this.high) / ROW_HIGH) + 2);
@@ -255,7 +271,7 @@ export class Timeline {
     const segments = segmentsOf(span, store.refusals, store.last);
     const row = h("div", { class: "msgl-tl-row", role: "listitem", tabindex: 0, style: `top:${top}px`, "data-key": `t${uid}`, "data-uid": uid, "data-arrived": span.arrived, "data-admitted": span.admitted,
       "data-first": span.first, "data-finished": span.finished, "data-reason": span.reason, "aria-label": lifeOf(span, segments) },
-      chip(uid), segments.map((segment) => this._segment(store, uid, segment)), this._marks(store, span));
+      chip(uid), joinThin(segments, (4 * (this.to - this.from)) / this._inner).map((segment) => this._segment(store, uid, segment)), this._marks(store, span));
     const made = { key, row, segments };
     this.built.set(uid, made);
     return made;
@@ -266,8 +282,8 @@ export class Timeline {
     const [a, b] = [from, to].map((step) => this._x(step - store.first - 1));
     if (b <= a) return null;
     const { colour, pattern } = uidLook(uid);
-    const look = kind === "wait" ? "" : ` msgl-c${colour} msgl-p${pattern}`;
     const wide = b - a;
+    const look = kind !== "wait" ? ` msgl-c${colour} msgl-p${pattern}` : wide < 6 ? " msgl-tl-thin" : "";
     const label = kind !== "wait" || wide < 12 ? null : h("b", null, wide < 8 * reason.length + 8 ? reason.slice(0, 1) : reason);
     return h("i", { class: `msgl-tl-seg msgl-tl-${kind}${look}`, style: `left:${(TAG_WIDE + a).toFixed(1)}px;width:${Math.max(1.5, wide).toFixed(1)}px`, "data-kind": kind,
       "data-from": from, "data-to": to, "data-reason": reason || null, "data-cached": cached ? cached.toFixed(3) : null },

@@ -14,6 +14,7 @@
 import { Chart } from "./chart.js";
 import { EventLog } from "./events.js";
 import { BatchStrip } from "./batch.js";
+import { Questions } from "./questions.js";
 import { Timeline } from "./timeline.js";
 
 /**
@@ -22,4 +23,4 @@ import { Timeline } from "./timeline.js";
  */
 
 /** @type {ViewKind[]} */
-export const VIEWS = [Chart, EventLog, Timeline, BatchStrip];
+export const VIEWS = [Chart, EventLog, Timeline, BatchStrip, Questions];

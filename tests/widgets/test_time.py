@@ -1,0 +1,207 @@
+"""Requests over time, batches and questions in an exported page: the numbers are Python's, a click leads somewhere."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minisgl.events import types as ev
+from minisgl.events.recorder import Recorder
+from minisgl.events.trace import Trace
+from minisgl_widgets.export import export_html
+from tests.fakes import Run
+from tests.widgets.test_export import Opened
+
+HELD = "document.querySelector('#stage').stage.pinned"
+STATUSES = {"wait": {"waiting"}, "prefill": {"prefill", "running"}, "decode": {"running"}, "done": {"finished"}}
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """Chunks beside decoding, hits, evictions, retractions, an abort, with a batch in flight."""
+    run = Run(
+        num_pages=40,
+        page_size=4,
+        max_seq_len=80,
+        max_running_requests=5,
+        admission="optimistic",
+        phase="mixed",
+        max_prefill_tokens=16,
+        overlap=True,
+    )
+    rng = random.Random(3)
+    system = list(range(1, 20))
+    with Recorder(run, "A busy run") as recorder:
+        for i in range(16):
+            tail = [rng.randrange(20, 23) for _ in range(rng.randrange(1, 30))]
+            run.submit(system[: rng.randrange(2, 18)] + tail, rng.randrange(4, 20))
+            for _ in range(rng.randrange(4)):
+                run.scheduler.step()
+            if i == 11:
+                run.scheduler.abort(i)
+        run.play()
+    kinds = {type(event) for event in run.events}
+    assert {ev.RequestRetracted, ev.PagesEvicted, ev.AbortRequested} <= kinds
+    assert {e.verdict for e in run.of(ev.AdmissionTested)} >= {"row", "chunk"}
+    return recorder.trace
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Any, trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    path = export_html(trace, tmp_path_factory.mktemp("time") / "busy.html")
+    page = Opened(chromium, path, "#step=1&view=timeline,batch")
+    yield page
+    assert page.problems == []
+    page.context.close()
+
+
+def both_ways(trace: Trace) -> list[int]:
+    steps = list(range(trace.history.first, trace.history.last + 1))
+    return [*steps[::3], *reversed(steps[1::4]), trace.history.last, 2]
+
+
+def show(page: Opened, *views: str) -> None:
+    for view in views:
+        page.page.locator(f".msgl-tab[data-view={view}]").click()
+    page.settle()
+
+
+def test_each_line_says_what_its_request_does(opened: Opened, trace: Trace) -> None:
+    show(opened, "timeline")
+    opened.page.evaluate("document.querySelector('.msgl-dockbody').style.height = '700px'")  # all lines in sight
+    opened.settle()
+    for step in both_ways(trace):
+        opened.scrub(step)
+        opened.settle()
+        state = trace.at(step)
+        rows = opened.data(".msgl-tl-row")
+        assert [int(row["uid"]) for row in rows] == trace.requests.uid.tolist()
+        for row in rows:
+            request = state.requests.get(int(row["uid"]))
+            if request is None:
+                assert row["status"] == "later", (step, row)
+            else:
+                assert request.status in STATUSES[row["status"]], (step, row)
+    opened.page.evaluate("document.querySelector('.msgl-dockbody').style.height = ''")
+
+
+def test_marks_and_pieces_are_where_the_tables_say(opened: Opened, trace: Trace) -> None:
+    show(opened, "timeline")
+    opened.page.evaluate("document.querySelector('.msgl-dockbody').style.height = '700px'")
+    opened.settle()
+    requests = trace.requests
+    columns = {"arrived": "arrived", "admitted": "admitted", "first": "first_token", "finished": "finished"}
+    rows = {int(row["uid"]): row for row in opened.data(".msgl-tl-row")}
+    for i, uid in enumerate(requests.uid.tolist()):
+        for name, column in columns.items():
+            assert int(rows[uid][name]) == requests[f"{column}_step"][i], (uid, name)
+        assert rows[uid]["reason"] == requests.reason[i]
+        cached = [
+            float(d["cached"]) for d in opened.data(f".msgl-tl-row[data-uid='{uid}'] .msgl-tl-prefill") if "cached" in d
+        ]
+        if requests.retractions[i] == 0 and requests.first_token_step[i] >= 0:
+            share = requests.cached_tokens[i] / requests.prompt_tokens[i]
+            assert cached == ([pytest.approx(share, abs=0.001)] if share else []), uid
+    retracted = [(e.uid, e.step) for e in trace.of(ev.RequestRetracted)]
+    shown = opened.page.eval_on_selector_all(
+        ".msgl-tl-m-retracted",
+        "(all) => all.map((el) => [Number(el.parentElement.dataset.uid), Number(el.dataset.at)])",
+    )
+    assert sorted(map(tuple, shown)) == sorted(retracted)
+    opened.page.evaluate("document.querySelector('.msgl-dockbody').style.height = ''")
+
+
+def test_a_click_on_a_line_goes_there_and_holds_the_request(opened: Opened, trace: Trace) -> None:
+    show(opened, "timeline")
+    opened.scrub(2)
+    piece = opened.page.locator(".msgl-tl-row[data-uid='0'] .msgl-tl-decode")
+    piece.hover()
+    opened.settle()
+    assert "Request 0" in opened.text(".msgl-tl-told") and "decodes in step" in opened.text(".msgl-tl-told")
+    piece.click(position={"x": 3, "y": 4})
+    opened.settle()
+    assert opened.step == int(piece.get_attribute("data-from"))
+    assert opened.page.evaluate(HELD) == {"kind": "uid", "uid": 0}
+    piece.click(position={"x": 3, "y": 4})
+    assert opened.page.evaluate(HELD) == {"kind": "uid", "uid": 0}, "still held"
+    opened.press("Escape")
+
+
+def test_each_batch_in_numbers_and_words(opened: Opened, trace: Trace) -> None:
+    show(opened, "batch")
+    steps = trace.steps
+    for step in both_ways(trace):
+        opened.scrub(step)
+        (shown,) = opened.data(".msgl-batches")
+        i = step - trace.history.first - 1
+        prefill, decode = (0, 0) if i < 0 else (steps.prefill_tokens[i], steps.decode_tokens[i])
+        assert (int(shown["prefill"]), int(shown["decode"])) == (prefill, decode), step
+        assert shown["budget"] == "16"
+        launched = [e for e in trace.of(ev.BatchScheduled) if e.step == step]
+        start = (
+            f"step {step}, {launched[0].phase}: " if launched else f"step {step}: no batch" if i >= 0 else "The start"
+        )
+        assert opened.text(".msgl-batchwords").startswith(start)
+        named = sorted(int(d["uid"]) for d in opened.data(".msgl-batchwords .msgl-chip"))
+        assert named == sorted(launched[0].uids if launched else ()), step
+
+
+def test_each_prompt_has_a_piece_of_the_bar(opened: Opened, trace: Trace) -> None:
+    show(opened, "batch")
+    pieces = [int(piece["piece"]) for piece in opened.data(".msgl-bt-prompt")]
+    length = dict(zip(trace.requests.uid.tolist(), trace.requests.prompt_tokens.tolist(), strict=True))
+    spans = [span for e in trace.of(ev.BatchScheduled) for span in zip(e.uids, e.starts, e.ends, strict=True)]
+    assert pieces == [uid for uid, start, end in spans if start < length[uid] or end - start > 1]
+
+
+def test_a_click_on_a_bar_goes_there_and_keys_zoom(opened: Opened, trace: Trace) -> None:
+    show(opened, "batch")
+    opened.scrub(1)
+    box = opened.page.locator(".msgl-batches svg").bounding_box()
+    assert box
+    opened.page.mouse.click(box["x"] + box["width"] - 12, box["y"] + 60)
+    opened.settle()
+    assert opened.step == trace.history.last
+    opened.scrub(30)
+    group = opened.page.locator(".msgl-batches .msgl-timescale")
+    assert group.get_attribute("aria-label") == f"steps 1 to {trace.history.last} are in sight"
+    opened.page.locator(".msgl-batches [aria-label='fewer steps, wider']").click()
+    opened.settle()
+    assert group.get_attribute("aria-label") == "steps 8 to 57 are in sight"
+    opened.page.locator(".msgl-batches [aria-label='more steps']").click()
+
+
+def test_why_is_one_click_away_from_who_waits(opened: Opened, trace: Trace) -> None:
+    step = next(s for s in range(1, trace.history.last) if trace.at(s).waiting)
+    uid = trace.at(step).waiting[0]
+    opened.scrub(step)
+    opened.page.locator(f".msgl-request[data-uid='{uid}'] .msgl-why").click()
+    opened.settle()
+    assert opened.data(".msgl-questions") == [{"question": "waiting", "uid": str(uid), "answered": "true"}]
+    assert f"Why did request {uid} wait?" in " ".join(opened.text(".msgl-answer").split())
+    cited = opened.page.locator(".msgl-answer .msgl-cite[data-event=RequestAdmitted]").first
+    cited.click()
+    opened.settle()
+    assert opened.step == int(cited.get_attribute("data-step"))
+    arrived = opened.page.locator(".msgl-answer .msgl-cite[data-event=RequestArrived]").first
+    arrived.focus()
+    assert opened.press("Enter") == int(arrived.get_attribute("data-step"))
+
+
+def test_the_answer_follows_who_is_held_and_says_what_it_lacks(opened: Opened, trace: Trace) -> None:
+    show(opened, "questions")
+    opened.page.locator("[data-question=slow]").click()
+    opened.page.locator(".msgl-request[data-uid='1'] .msgl-chip").click()
+    opened.settle()
+    assert opened.data(".msgl-questions") == [{"question": "slow", "uid": "1", "answered": "true"}]
+    opened.page.locator("[data-question=reservations]").click()
+    opened.settle()
+    assert "What was promised and never used?" in opened.text(".msgl-answer")
+    opened.page.locator("[data-question=blame]").click()
+    opened.page.locator(".msgl-who").select_option("9")
+    opened.settle()
+    assert "blame(trace, uid=9)" in opened.text(".msgl-askline")
+    assert opened.page.evaluate("document.querySelector('#stage').stage.pinned.uid") == 9
