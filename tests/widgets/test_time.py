@@ -152,9 +152,14 @@ def test_each_batch_in_numbers_and_words(opened: Opened, trace: Trace) -> None:
 def test_each_prompt_has_a_piece_of_the_bar(opened: Opened, trace: Trace) -> None:
     show(opened, "batch")
     pieces = [int(piece["piece"]) for piece in opened.data(".msgl-bt-prompt")]
-    length = dict(zip(trace.requests.uid.tolist(), trace.requests.prompt_tokens.tolist(), strict=True))
-    spans = [span for e in trace.of(ev.BatchScheduled) for span in zip(e.uids, e.starts, e.ends, strict=True)]
-    assert pieces == [uid for uid, start, end in spans if start < length[uid] or end - start > 1]
+    prompts, entering = [], set()
+    for e in trace.of(ev.RequestAdmitted, ev.BatchScheduled):
+        if isinstance(e, ev.RequestAdmitted):
+            entering.add(e.uid)
+            continue
+        prompts += [uid for uid in e.uids if uid in entering]
+        entering -= {uid for uid, samples in zip(e.uids, e.samples, strict=True) if samples}
+    assert pieces == prompts
 
 
 def test_a_click_on_a_bar_goes_there_and_keys_zoom(opened: Opened, trace: Trace) -> None:
