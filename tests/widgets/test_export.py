@@ -637,13 +637,16 @@ def test_a_replay_takes_over_what_surrounds_it(chromium: Any, oracle: History, t
     context.close()
 
 
+@pytest.mark.parametrize("views", ["chart,events", "timeline,batch", "timeline,questions"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_has_nothing_to_say(chromium: Any, shared: History, tmp_path: Path, repo_root: Path, scheme: str) -> None:
+def test_axe_has_nothing_to_say(
+    chromium: Any, shared: History, tmp_path: Path, repo_root: Path, scheme: str, views: str
+) -> None:
     axe = repo_root / "tests" / "js" / "node_modules" / "axe-core" / "axe.min.js"
     if not axe.exists():
         skip_or_fail("axe-core is not installed (make env-js)")
     path = export_html(Session(shared, TEXTS, "Shared prefixes"), tmp_path / "run.html")
-    page = Opened(chromium, path, "#step=9&req=1", color_scheme=scheme, bypass_csp=True)
+    page = Opened(chromium, path, f"#step=9&req=1&view={views}", color_scheme=scheme, bypass_csp=True)
     page.page.add_script_tag(path=axe)
     found = page.page.evaluate("async () => (await axe.run(document)).violations")
     said = [f"{v['id']}: {v['help']}\n  {n['html'][:200]}\n  {n['failureSummary']}" for v in found for n in v["nodes"]]

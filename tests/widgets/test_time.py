@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,9 @@ from minisgl.events import types as ev
 from minisgl.events.recorder import Recorder
 from minisgl.events.trace import Trace
 from minisgl_widgets.export import export_html
+from minisgl_widgets.feed import Feed
+from minisgl_widgets.questions import answer
+from minisgl_widgets.record import Encoder
 from tests.fakes import Run
 from tests.widgets.test_export import Opened
 
@@ -210,3 +215,46 @@ def test_the_answer_follows_who_is_held_and_says_what_it_lacks(opened: Opened, t
     opened.settle()
     assert "blame(trace, uid=9)" in opened.text(".msgl-askline")
     assert opened.page.evaluate("document.querySelector('#stage').stage.pinned.uid") == 9
+
+
+LIVE = """(record) => {
+    const el = document.querySelector("#stage"), { stage } = el, { store } = stage;
+    const fresh = new store.constructor();
+    fresh.load(Uint8Array.from(atob(record), (c) => c.charCodeAt(0)));
+    el.replaceChildren();
+    window.sent = [];
+    window.live = new stage.constructor(el, fresh, { live: true, send: (message) => sent.push(message) });
+    live.docks[1].show("questions");
+}"""
+
+
+def test_where_there_is_a_kernel_it_is_asked(chromium: Any, trace: Trace, tmp_path: Path) -> None:
+    page = Opened(chromium, export_html(trace, tmp_path / "run.html"))
+    page.page.evaluate(LIVE, base64.b64encode(Encoder(Feed.of(trace)).record(deflate=False)).decode())
+    page.settle()
+
+    def asked() -> list[dict]:
+        return [message for message in page.page.evaluate("sent.splice(0)") if message["kind"] == "ask"]
+
+    page.page.evaluate("live.ask('waiting', 8)")
+    page.settle()
+    assert {"kind": "ask", "id": "waiting", "uid": 8} in asked()
+    assert "The kernel has been asked" in page.text(".msgl-askline")
+    last = trace.history.last
+    message = {"kind": "answer", "key": "waiting:8", "html": answer(trace, "waiting", 8), "last": last}
+    page.page.evaluate("(message) => live.store.answered(message)", message)
+    page.settle()
+    assert "Why did request 8 wait?" in " ".join(page.text(".msgl-answer").split())
+    assert not page.page.locator(".msgl-again").is_visible() and asked() == [], "asked once"
+    page.page.evaluate("(message) => live.store.answered(message)", message | {"last": last - 1})
+    page.settle()
+    assert f"As of step {last - 1}." in page.text(".msgl-askline")
+    page.page.locator(".msgl-again").click()
+    assert asked() == [{"kind": "ask", "id": "waiting", "uid": 8}]
+    page.page.locator("[data-question=blame]").click()
+    page.settle()
+    assert asked() == [], "what takes long is asked for by hand"
+    page.page.locator(".msgl-again").click()
+    assert asked() == [{"kind": "ask", "id": "blame", "uid": 8}]
+    assert page.problems == []
+    page.context.close()

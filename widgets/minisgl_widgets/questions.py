@@ -104,7 +104,7 @@ def html_of(answer: Answer) -> str:
     picture = f"<figure>{answer.picture}</figure>" if answer.picture else ""
     rows = len(answer.data)
     table = f"<details><summary>the numbers</summary>{answer.data._repr_html_()}</details>" if rows else ""
-    return f"<h4>{linked(answer.question)}</h4><ul>{said}</ul>{picture}{table}"
+    return f"<p><b>{linked(answer.question)}</b></p><ul>{said}</ul>{picture}{table}"
 
 
 def linked(sentence: str) -> str:

@@ -130,7 +130,7 @@ class Encoder:
         """What is new since ``sent``: ``index`` (a column each of COLUMNS, the numbers after the step; ``batch`` is how
         many of ``uids`` are the step's), ``violations``, ``marks`` for the requests' spans, ``extent`` (most tests in a
         pass, nodes that ever were, pages that a test asked for at most), ``texts`` (ids, and what they say)."""
-        new = {
+        new: dict[str, list] = {
             "uids": self._uids[self._sent["uids"] :],
             "violations": self._violations[self._sent["violations"] :],
             "marks": self._marks[self._sent["marks"] :],
