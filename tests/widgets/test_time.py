@@ -17,6 +17,7 @@ from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.questions import answer
 from minisgl_widgets.record import Encoder
+from minisgl_widgets.static_time import WIDTH, Timeline
 from tests.fakes import Run
 from tests.widgets.test_export import Opened
 
@@ -68,6 +69,35 @@ def both_ways(trace: Trace) -> list[int]:
     return [*steps[::3], *reversed(steps[1::4]), trace.history.last, 2]
 
 
+def test_in_characters_each_step_says_what_the_state_says(trace: Trace) -> None:
+    lines = Timeline(trace).lines
+    assert sorted(lines) == sorted(trace.at(trace.history.last).requests)
+    signs = {"waiting": "rbpcw", "prefill": "#", "running": "#=", "finished": "SLAE"}
+    for step in range(trace.history.first + 1, trace.history.last + 1):
+        refused = [e.verdict[0] for e in trace.of(ev.AdmissionTested) if e.step == step and e.verdict != "admitted"]
+        for uid, request in trace.at(step).requests.items():
+            rest = lines[uid][step - trace.history.first - 1 :]
+            if request.status == "finished":
+                assert len(rest) <= 2 and lines[uid][-1] in signs["finished"]
+            else:
+                assert rest[0] in signs[request.status], (step, uid, rest)
+                if request.status == "waiting" and refused:
+                    assert rest[0] == refused[-1], (step, uid)
+
+
+def test_a_long_run_has_several_steps_in_a_character() -> None:
+    run = Run(num_pages=200, page_size=4, max_seq_len=400, max_running_requests=1)
+    with Recorder(run) as recorder:
+        run.submit([1, 2, 3], 150)
+        run.submit([4, 5, 6], 3)
+        run.play()
+    trace = recorder.trace
+    assert trace.history.last == 153 > WIDTH
+    said = repr(Timeline(trace)).splitlines()
+    assert said[:3] == ["requests: steps 1 to 153, 2 in a character", f"0 |#{'=' * 74}L", f"1 |{'r' * 75}#=L"]
+    assert Timeline(trace)._repr_html_().startswith("<pre>requests: steps")
+
+
 def show(page: Opened, *views: str) -> None:
     for view in views:
         page.page.locator(f".msgl-tab[data-view={view}]").click()
@@ -116,6 +146,19 @@ def test_marks_and_pieces_are_where_the_tables_say(opened: Opened, trace: Trace)
         "(all) => all.map((el) => [Number(el.parentElement.dataset.uid), Number(el.dataset.at)])",
     )
     assert sorted(map(tuple, shown)) == sorted(retracted)
+    opened.page.evaluate("document.querySelector('.msgl-dockbody').style.height = ''")
+
+
+def test_the_lines_are_those_that_python_draws_in_characters(opened: Opened, trace: Trace) -> None:
+    show(opened, "timeline")
+    opened.page.evaluate("document.querySelector('.msgl-dockbody').style.height = '700px'")
+    opened.settle()
+    for uid, line in Timeline(trace).lines.items():
+        drawn = dict.fromkeys(range(1, trace.history.last + 1), " ")
+        for piece in opened.data(f".msgl-tl-row[data-uid='{uid}'] .msgl-tl-seg"):
+            sign = {"wait": piece.get("reason", "w")[0], "prefill": "#", "decode": "="}[piece["kind"]]
+            drawn |= dict.fromkeys(range(int(piece["from"]), int(piece["to"])), sign)
+        assert "".join(drawn.values()).rstrip() == line[:-1].rstrip(), uid
     opened.page.evaluate("document.querySelector('.msgl-dockbody').style.height = ''")
 
 

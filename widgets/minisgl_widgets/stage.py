@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from html import escape
 from typing import Any
 
 import anywidget
@@ -62,6 +63,7 @@ class Stage(anywidget.AnyWidget):
         self._sent_at = -PATIENCE  # seconds, monotonic clock
         self._drawn = -1  # the last step that a browser said it has drawn
         self._telling = False  # the session is being told what this browser shows
+        self._wish = ""  # the key of the question at hand
         self._asked = LatestThread(self._answer, lambda _: False, self._unanswered, rest=0)
         record = self._whole()
         start = -1 if live else self.session.step
@@ -130,17 +132,20 @@ class Stage(anywidget.AnyWidget):
             finally:
                 self._telling = False
         elif kind == "ask" and self._asked:
-            self._asked.ask((content["id"], int(content["uid"])))
+            id, uid = content["id"], int(content["uid"])
+            self._asked.ask((key_of(id, uid), id, uid))
 
     # -- questions: a thread of their own ------------------------------------------------------------------------------
 
-    def _answer(self, wish: tuple[str, int], check: Callable[[], None]) -> None:
+    def _answer(self, wish: tuple[str, str, int], check: Callable[[], None]) -> None:
+        self._wish, id, uid = wish
         trace = self.session.trace
-        last = trace.history.last
-        self.send({"kind": "answer", "key": key_of(*wish), "html": answer(trace, *wish), "last": last})
+        html = answer(trace, id, uid)
+        self.send({"kind": "answer", "key": self._wish, "html": html, "last": trace.history.last})
 
     def _unanswered(self, error: BaseException) -> None:
-        self.send({"kind": "answer", "key": "", "html": f"{type(error).__name__}: {error}", "last": 0})
+        html = f'<p class="msgl-empty">{escape(f"{type(error).__name__}: {error}")}</p>'
+        self.send({"kind": "answer", "key": self._wish, "html": html, "last": self.session.history.last})
 
     def close(self) -> None:
         self._end_observing()

@@ -18,8 +18,9 @@ export class Questions {
     this.edition = -1;
     this.known = 0; // requests in the list
     this.shown = ""; // what the answer below was made of
-    /** Asked, and the last step there was then. @type {Map<string, number>} */
-    this.asked = new Map();
+    /** Keys of what the kernel was asked. @type {Set<string>} */
+    this.asked = new Set();
+    this.given = stage.store.given;
     this.who = h("select", { class: "msgl-types msgl-who", "aria-label": "about which request", onchange: () => this._choose(Number(this.who.value)) });
     this.each = h("span", { class: "msgl-asks", role: "group", "aria-label": "questions about a request" });
     this.run = h("span", { class: "msgl-asks", role: "group", "aria-label": "questions about the run" });
@@ -76,7 +77,7 @@ export class Questions {
     const { store, send } = this.stage;
     const question = store.questions.find(({ id }) => id === this.question);
     if (!question || !send) return;
-    this.asked.set(this._key(question), store.last);
+    this.asked.add(this._key(question));
     send({ kind: "ask", id: question.id, uid: question.each ? this.uid : -1 });
     this.stage.redraw();
   }
@@ -94,6 +95,8 @@ export class Questions {
     for (const button of this.bar.querySelectorAll("[data-question]")) button.setAttribute("aria-pressed", String(button.dataset.question === this.question));
     const question = store.questions.find(({ id }) => id === this.question);
     if (!question || (question.each && this.uid < 0)) return this._show("", "Once there is a request, its answers appear here: why it waited, who kept it out, where its time went.", "");
+    if (this.given !== store.given) this.asked.clear(); // the record was sent again, and answers were lost
+    this.given = store.given;
     const key = this._key(question);
     Object.assign(this.el.dataset, { question: question.id, uid: question.each ? this.uid : -1 });
     const given = store.answer(key);

@@ -35,6 +35,10 @@
  *     .msgl-words     li: the step's sentences
  *     .msgl-copy      code: the Python expression of what is held
  *     .msgl-dock      .msgl-tab: data-view, aria-selected; .msgl-dockbody: the view that is seen
+ *     .msgl-timeline  .msgl-tl-row: data-uid, data-status (later | wait | prefill | decode | done, in the step); data-arrived, data-admitted,
+ *                     data-first, data-finished (steps, -1: never); .msgl-tl-seg: data-kind, data-from, data-to (behind the last), data-reason
+ *     .msgl-batches   data-prefill, data-decode (tokens), data-requests, data-budget
+ *     .msgl-questions data-question, data-uid, data-answered; .msgl-cite in the answer: data-step, data-event
  *     .msgl-hi        whatever belongs to what is pointed at
  */
 import { RunStore, Cursor, pageKinds, countKinds, pendingPages, selectionOf } from "./record.js";
