@@ -57,6 +57,9 @@ test("who is retracted waits again, and who is aborted in the queue never runs",
 test("who ran when the record began decodes from there", () => {
   const before = span({ before: true, arrived: 7, admitted: 7, first: 7, finished: 10, reason: "length" });
   assert.deepEqual(short(segmentsOf(before, [], 12)), [["decode", 7, 11]]);
+  const halfway = segmentsOf(span({ before: true, arrived: 7, admitted: 7, first: 8, prefills: [[8, 4, 8]] }), [], 12);
+  assert.deepEqual(short(halfway), [["prefill", 7, 9], ["decode", 9, 13]]);
+  assert.equal(halfway[0].cached, 0, "its beginning was computed, not found in the cache");
   assert.match(lifeOf(before, segmentsOf(before, [], 12)), /: there when the record began; decodes in steps 7 to 10; ends \(length\) in step 10$/);
 });
 

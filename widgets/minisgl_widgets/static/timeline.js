@@ -60,7 +60,8 @@ export function segmentsOf(span, refusals, last) {
     const own = span.prefills.filter(([step]) => step >= admitted && step < to);
     const whole = own.length ? own[own.length - 1][2] >= span.prompt : span.first >= 0;
     const computed = !whole ? to : own.length ? own[own.length - 1][0] + 1 : admitted;
-    const cached = own.length ? own[0][1] / own[own.length - 1][2] : 0;
+    const seen = own.length > 0 && !(span.before && admitted === span.arrived); // else part of it was computed before the record
+    const cached = seen ? own[0][1] / own[own.length - 1][2] : 0;
     if (computed > admitted) segments.push({ kind: "prefill", from: admitted, to: computed, reason: "", behind: [], cached });
     if (to > computed) segments.push({ kind: "decode", from: computed, to, reason: "", behind: [], cached: 0 });
     at = to;
@@ -143,7 +144,7 @@ export class Timeline {
       mark("▾", "first token"), mark("↩", "retracted"), Object.entries(ENDS).map(([reason, sign]) => mark(sign, reason)), this.scale.el);
     this.axis = h("div", { class: "msgl-tl-axis", "aria-hidden": "true" });
     this.future = h("div", { class: "msgl-tl-future" });
-    this.here = h("div", { class: "msgl-tl-here" });
+    this.here = h("div", { class: "msgl-tl-here", hidden: true });
     this.lines = h("div", { class: "msgl-tl-lines", role: "list" });
     this.rows = h("div", { class: "msgl-rows" }, this.lines, this.future, this.here);
     this.body = h("div", { class: "msgl-tl-body msgl-scroll" }, this.rows);
