@@ -130,11 +130,12 @@ class Encoder:
         """What is new since ``sent``: ``index`` (a column each of COLUMNS, the numbers after the step; ``batch`` is how
         many of ``uids`` are the step's), ``violations``, ``marks`` for the requests' spans, ``extent`` (most tests in a
         pass, nodes that ever were, pages that a test asked for at most), ``texts`` (ids, and what they say)."""
+        texts, known = self.feed.texts, self._sent["texts"]
         new: dict[str, list] = {
             "uids": self._uids[self._sent["uids"] :],
             "violations": self._violations[self._sent["violations"] :],
             "marks": self._marks[self._sent["marks"] :],
-            "texts": list(islice(self.feed.texts.items(), self._sent["texts"], None)),
+            "texts": list(islice(texts.items(), known, None)) if len(texts) > known else [],
         }
         for name, values in new.items():
             self._sent[name] += len(values)
