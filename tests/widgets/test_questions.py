@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
+from minisgl.errors import MinisglError
 from minisgl.events.recorder import Recorder
 from minisgl.events.trace import Trace
+from minisgl.sim.answers import Answer
 from minisgl_widgets import questions
 from minisgl_widgets.questions import QUESTIONS, answer, answers, key_of, linked
 from minisgl_widgets.session import Session
@@ -69,28 +72,38 @@ def test_a_short_run_brings_every_answer_along(trace: Trace) -> None:
 
 def test_a_page_costs_no_more_than_its_readings(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     events = len(trace.events)
-    monkeypatch.setattr(questions, "READINGS", 23 * events)
-    assert list(answers(trace)) == ["reservations", "waiting:4", "waiting:0", "waiting:1"]
-    monkeypatch.setattr(questions, "READINGS", events)
-    assert list(answers(trace)) == ["waiting:4"]
+    monkeypatch.setattr(questions, "QUESTIONS", [q for q in QUESTIONS if q.id in ("waiting", "slow", "reservations")])
+    monkeypatch.setattr(questions, "READINGS", 40 * events)
+    whole = [f"{id}:{uid}" for id in ("waiting", "slow") for uid in (4, 0, 1, 2, 3)]
+    assert list(answers(trace)) == ["reservations", *whole], "20 and 10 passes"
+    monkeypatch.setattr(questions, "READINGS", 12 * events)
+    assert list(answers(trace)) == whole, "what one half does not need the other may"
+    monkeypatch.setattr(questions, "READINGS", 3 * events)
+    assert list(answers(trace)) == whole[:2]
 
 
 def test_the_record_holds_the_answers_and_what_can_be_asked(trace: Trace) -> None:
     parts = parts_of(Session(trace).record())
     head = parts[0][3]
     assert [q["id"] for q in head["questions"]] == [q.id for q in QUESTIONS]
-    assert [q["id"] for q in head["questions"] if q["dear"]] == ["blame"]
+    assert "blame" in [q["id"] for q in head["questions"] if q["dear"]]
     assert head["config"]["max_prefill_tokens"] == trace.about["config"]["max_prefill_tokens"]
     assert [value for name, *_, value in parts if name == "answers"] == [answers(trace)]
 
 
 def test_code_says_the_same(trace: Trace) -> None:
-    import minisgl
+    import minisgl.sim.answers
 
-    names = {name: getattr(minisgl, name) for name in ("explain", "blame", "reservations")}
+    def text(ask: Callable[[], Answer]) -> str:
+        try:
+            return ask().text
+        except MinisglError as error:
+            return str(error)
+
+    names = vars(minisgl.sim.answers) | {"trace": trace}
     for question in QUESTIONS:
-        said = eval(question.code.replace("UID", "4"), names | {"trace": trace})
-        assert said.text == question.ask(trace, 4).text
+        code = question.code.replace("UID", "4")
+        assert text(lambda code=code: eval(code, names)) == text(lambda question=question: question.ask(trace, 4)), code
 
 
 def test_a_kernel_answers_on_a_thread_of_its_own(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

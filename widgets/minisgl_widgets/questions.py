@@ -7,7 +7,7 @@ that an answer cites leads there (``data-step``), and every request it names poi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html import escape
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ class Question(NamedTuple):
 
     def head(self) -> dict[str, Any]:
         """What a view needs to offer it; ``dear``: better asked for than asked by itself."""
-        return {"id": self.id, "title": self.title, "each": self.each, "code": self.code, "dear": self.passes > 100}
+        return {"id": self.id, "title": self.title, "each": self.each, "code": self.code, "dear": self.passes >= 100}
 
 
 def _explain(id: str, title: str, question: str) -> Question:
@@ -39,19 +39,16 @@ def _explain(id: str, title: str, question: str) -> Question:
     return Question(id, title, True, 1, lambda trace, uid: explain(trace, question, uid), code)
 
 
+def _of_run(id: str, title: str, passes: int, ask: Callable[[Trace], Answer]) -> Question:
+    return Question(id, title, False, passes, lambda trace, _: ask(trace), f"{ask.__name__}(trace)")
+
+
 QUESTIONS = (
     _explain("waiting", "Why did it wait?", "why waiting"),
     Question("blame", "Who kept it out?", True, 1200, blame, "blame(trace, uid=UID)"),
     _explain("missed", "Why not cached?", "why missed"),
     _explain("slow", "Where did its time go?", "why slow"),
-    Question(
-        "reservations",
-        "Promised, never used",
-        False,
-        20,
-        lambda trace, _: reservations(trace),
-        "reservations(trace)",
-    ),
+    _of_run("reservations", "Promised, never used", 20, reservations),
 )
 _BY_ID = {question.id: question for question in QUESTIONS}
 
@@ -72,24 +69,26 @@ def answer(trace: Trace, id: str, uid: int = -1) -> str:
 def answers(trace: Trace) -> dict[str, str]:
     """What a page without a kernel brings along, by ``key_of``: as much as ``READINGS`` allow.
 
-    Questions about the run come first, then the requests that waited longest; the same run gives the same answers.
+    Half of them are for questions about the run, the rest for those about requests, of which those that waited longest
+    come first. The same run gives the same answers.
     """
     given: dict[str, str] = {}
-    left = READINGS
-    for question, uid in _in_order(trace):
-        cost = question.passes * len(trace.events)
-        if cost <= left:
-            left -= cost
-            given[key_of(question.id, uid)] = answer(trace, question.id, uid)
+    left = 0
+    for each in (False, True):
+        left += READINGS // 2
+        for question in sorted((q for q in QUESTIONS if q.each == each), key=lambda q: q.passes):
+            cost = question.passes * len(trace.events)
+            for uid in _longest_waiting(trace) if each else [-1]:
+                if cost <= left:
+                    left -= cost
+                    given[key_of(question.id, uid)] = answer(trace, question.id, uid)
     return given
 
 
-def _in_order(trace: Trace) -> Iterator[tuple[Question, int]]:
-    yield from ((question, -1) for question in QUESTIONS if not question.each)
+def _longest_waiting(trace: Trace) -> list[int]:
     waits = zip(trace.requests.queue_time.tolist(), trace.requests.uid.tolist(), strict=True)
     longest = sorted(waits, key=lambda row: (row[0] == row[0], -row[0], row[1]))  # NaN: it was never admitted
-    cheap = sorted((question for question in QUESTIONS if question.each), key=lambda question: question.passes)
-    yield from ((question, uid) for question in cheap for _, uid in longest)
+    return [uid for _, uid in longest]
 
 
 # -- as HTML ---------------------------------------------------------------------------------------------------------
