@@ -94,7 +94,7 @@ def _longest_waiting(trace: Trace) -> list[int]:
 # -- as HTML ---------------------------------------------------------------------------------------------------------
 
 _STEPS = re.compile(r"\b([Ss]teps?) (\d+)(?:( to )(\d+))?(?:, ([A-Z]\w+))?")
-_REQUESTS = re.compile(r"\b([Rr]equests?) (\d+(?:, \d+\b(?! to\b))*)")  # not "7 to request 0, 7 to request 1"
+_REQUESTS = re.compile(r"\b([Rr]equests) (\d+(?:, \d+)*)|\b([Rr]equest) (\d+)")  # not "request 3, 14 tokens"
 
 
 def html_of(answer: Answer) -> str:
@@ -123,7 +123,7 @@ def _link(step: str, words: str, more: str) -> str:
 
 
 def _tagged(found: re.Match[str]) -> str:
-    word, numbers = found.groups()
+    word, numbers = found[1] or found[3], found[2] or found[4]
     return f"{word} {', '.join(map(_chip, map(int, numbers.split(', '))))}"
 
 
