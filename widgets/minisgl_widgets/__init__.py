@@ -3,8 +3,8 @@
 ``Dashboard(llm)`` drives an engine and shows it live; ``Stage(trace)`` plays a recorded run, ``Replay(trace)`` plays it
 without a kernel as well; ``WhatIf(trace)`` puts it under sliders; ``view(snapshot)`` is a picture in text and HTML,
 and so are ``life_lines(trace)``, ``page_table(snapshot)``, ``evictions(snapshot, pages)`` and ``compare(a, b)``;
-``pool_chart`` and ``admission_chart`` are Plotly figures; ``export_html`` writes a page. A ``Session`` is a run with
-the step that several of them share.
+``Timeline(trace)`` is one of all requests over time; ``pool_chart`` and ``admission_chart`` are Plotly figures;
+``export_html`` writes a page. A ``Session`` is a run with the step that several of them share.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from minisgl_widgets.replay import Replay as Replay
     from minisgl_widgets.session import Session as Session
     from minisgl_widgets.stage import Stage as Stage
+    from minisgl_widgets.static_time import Timeline as Timeline
     from minisgl_widgets.static_views import View as View
     from minisgl_widgets.static_views import view as view
     from minisgl_widgets.whatif import WhatIf as WhatIf
@@ -33,6 +34,7 @@ _HOME = {
     "Replay": "replay",
     "Session": "session",
     "Stage": "stage",
+    "Timeline": "static_time",
     "View": "static_views",
     "WhatIf": "whatif",
     "admission_chart": "charts",

@@ -13,6 +13,7 @@
  *     stage.store             the run (RunStore, record.js): index columns, spans, entry(step), events(step), delta(step), changes()
  *     stage.at(step)          the state after another step, to compare with; null while it is not readable. It is good
  *                             until the next call, and must not be changed
+ *     stage.ask(question, uid)    show the answer to a question about a request in its tab, see questions.js
  *     stage.send(message)     tell the kernel; `stage.send` is null in an exported page
  *     stage.redraw()          draw in the next frame, for instance after the view was scrolled
  *
@@ -41,6 +42,10 @@
  *     .msgl-eviction  data-policy, -asked, -free, -missing, -leaves, -pushed, -short, -order (nodes); each .msgl-leaf: data-node, -rank, -goes, -used, -held
  *     .msgl-pagetable data-rows, -taken, -per-page; each .msgl-tableline: data-row, -generation, -request, -entries; each .msgl-entry: data-at, -value, -kind
  *     .msgl-compare   data-a, -b, -came, -went, -moved; each .msgl-counter: data-counter, -before, -after; each .msgl-move: data-moved-request, or data-node and -what
+ *     .msgl-timeline  .msgl-tl-row: data-uid, data-status (later | wait | prefill | decode | done, in the step); data-arrived, data-admitted,
+ *                     data-first, data-finished (steps, -1: never); .msgl-tl-seg: data-kind, data-from, data-to (behind the last), data-reason
+ *     .msgl-batches   data-prefill, data-decode (tokens), data-requests, data-budget
+ *     .msgl-questions data-question, data-uid, data-answered; .msgl-cite in the answer: data-step, data-event
  *     .msgl-hi        whatever belongs to what is pointed at
  */
 import { RunStore, Cursor, pageKinds, countKinds, pendingPages, selectionOf } from "./record.js";
@@ -214,6 +219,12 @@ export class Stage {
     this.redraw();
   }
 
+  /** Hold a request and show the answer to a question about it. @param {string} question its id @param {number} uid */
+  ask(question, uid) {
+    if (this.pinned?.kind !== "uid" || this.pinned.uid !== uid) this.pin({ kind: "uid", uid });
+    for (const dock of this.docks) if (dock.show("questions")) /** @type {any} */ (dock.view).ask(question);
+  }
+
   /** What is pointed at, or else held. @returns {Pointer} */
   get pointer() {
     return this.hovered ?? this.pinned;
@@ -361,6 +372,7 @@ export default () => {
       model.on("change:record", () => readRecord(model, store));
       model.on("msg:custom", (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => {
         if (message?.kind === "tail" && !store.append(message, buffers)) model.send({ kind: "resync" });
+        else if (message?.kind === "answer") store.answered(message);
         else if (message?.kind === "look") for (const stage of stages) stage.look(message.step, message.selection);
       });
     },
