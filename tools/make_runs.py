@@ -44,8 +44,8 @@ STORIES = (
 )
 LONG = (
     "A paged KV pool is cut into pages of equal size. A request owns the pages that its tokens fill, and a table says "
-    "which page holds which of them, so that they need not lie side by side. When the request ends, its pages go to the "
-    "prefix cache or come free."
+    "which page holds which of them, so that they need not lie side by side. When the request ends, its pages go to "
+    "the prefix cache or come free."
 )
 ASKED = tuple(
     f"Q: {question}\nA:"
@@ -115,7 +115,7 @@ def make(name: str) -> Trace:
 
 
 def differences(name: str, trace: Trace) -> str:
-    """In what a stored run differs from one made now; "" if in nothing. Compressed bytes may differ with the library."""
+    """In what a stored run differs from one made now; "" if in nothing. Compressed bytes are the library's choice."""
     path = FOLDER / f"{name}.jsonl.zst"
     if not path.exists():
         return "there is no file"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from minisgl_widgets.charts import pool_chart as pool_chart
     from minisgl_widgets.dashboard import Dashboard as Dashboard
     from minisgl_widgets.export import export_html as export_html
+    from minisgl_widgets.quiz import Quiz as Quiz
     from minisgl_widgets.replay import Replay as Replay
     from minisgl_widgets.session import Session as Session
     from minisgl_widgets.stage import Stage as Stage
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Dashboard": "dashboard",
+    "Quiz": "quiz",
     "Replay": "replay",
     "Session": "session",
     "Stage": "stage",

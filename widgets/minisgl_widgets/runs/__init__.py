@@ -1,7 +1,7 @@
 """Recorded runs that come with the package: ``runs.load("five_prompts")`` opens at once, without a model or torch.
 
-Prompts and tokens are those of SmolLM2-135M-Instruct, which wrote them greedily; the scheduler is the engine's own. Times
-are modelled (``minisgl.sim.costs.DEFAULT``), so that ``tools/make_runs.py`` makes the same files wherever it runs.
+Prompts and tokens are those of SmolLM2-135M-Instruct, which wrote them greedily; the scheduler is the engine's own.
+Times are modelled (``minisgl.sim.costs.DEFAULT``), so that ``tools/make_runs.py`` makes the same files wherever it runs.
 ``runs.names`` lists them; each is also ``runs.five_prompts`` and so on, which a notebook completes.
 """
 
@@ -19,8 +19,8 @@ FOLDER = Path(__file__).parent
 ABOUT = {
     "five_prompts": (
         "Five prompts, 64 pages",
-        "Four requests fit into the pool, the fifth waits: its worst case is promised before it may come in. Two prompts "
-        "begin alike, but arrive together, so both compute that beginning and one gives its copies back.",
+        "Four requests fit into the pool, the fifth waits: its worst case is promised before it may come in. Two "
+        "prompts begin alike, but arrive together, so both compute that beginning and one gives its copies back.",
     ),
     "shared_preface": (
         "A shared preface: the radix tree splits and hits",
@@ -34,14 +34,14 @@ ABOUT = {
     ),
     "chunked_prefill": (
         "A long prompt in chunks",
-        "A prompt of 61 tokens comes while two requests decode. At most 16 tokens fit into a batch, so it is computed in "
-        "chunks beside them, and nobody else may begin before it is done.",
+        "A prompt of 61 tokens comes while two requests decode. At most 16 tokens fit into a batch, so it is computed "
+        "in chunks beside them, and nobody else may begin before it is done.",
     ),
     "page_size_16": (
         "Pages of 16 tokens: what rounding up costs",
         "The five prompts again, in as many slots, but on pages of 16 tokens. A page belongs to one request however "
-        "little of it is filled, and only whole pages can be shared: two requests wait where one did, and no beginning is "
-        "ever found in the cache.",
+        "little of it is filled, and only whole pages can be shared: two requests wait where one did, and no beginning "
+        "is ever found in the cache.",
     ),
     "reserve": (
         "Conservative: the worst case is promised",

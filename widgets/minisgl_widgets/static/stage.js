@@ -47,8 +47,9 @@ import { Requests } from "./requests.js";
 import { Lamp, pagesNamed } from "./lamp.js";
 import { Words } from "./words.js";
 import { CopyPath, fragmentOf, placeOf } from "./path.js";
-import { Dock, arrange } from "./layout.js";
+import { Dock, arrange, arrangeFew } from "./layout.js";
 import { VIEWS } from "./views.js";
+import { PANELS } from "./panels.js";
 
 /**
  * @typedef {import("./record.js").Pointer} Pointer
@@ -58,8 +59,8 @@ import { VIEWS } from "./views.js";
  *   following: boolean}} Frame
  *   everything a view draws: `state` after `step`, the `delta` that led there, the kind of each page (an index into KINDS)
  *   and how many there are of each, pages that are pending, were named by a broken rule, or changed owner in this step
- * @typedef {{live?: boolean, start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
- *   heading?: HTMLElement}} Options
+ * @typedef {{live?: boolean, compact?: boolean, start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
+ *   heading?: HTMLElement}} Options compact: only pages, requests and the left tabs, so that two stages fit side by side
  */
 
 const REST = 200; // milliseconds without a move after which others are told where the player is
@@ -67,7 +68,7 @@ const REST = 200; // milliseconds without a move after which others are told whe
 /** One place where a record is shown. */
 export class Stage {
   /** @param {HTMLElement} el @param {RunStore} store @param {Options} [options] */
-  constructor(el, store, { live = false, start = -1, send = null, rested = () => {}, heading } = {}) {
+  constructor(el, store, { live = false, compact = false, start = -1, send = null, rested = () => {}, heading } = {}) {
     this.store = store;
     this.live = live;
     this.send = send;
@@ -101,11 +102,12 @@ export class Stage {
     this.views = [this.player, this.lamp, this.copy, strip, ledger, requests, tree, handoffs, words];
     /** @type {Dock[]} */
     this.docks = [];
-    for (const side of /** @type {const} */ (["left", "right"])) this.docks.push(new Dock(this, side, VIEWS.filter((kind) => kind.dock === side)));
+    for (const side of /** @type {("left" | "right")[]} */ (compact ? ["left"] : ["left", "right"])) this.docks.push(new Dock(this, side, VIEWS.filter((kind) => kind.dock === side)));
     this.waiting = h("p", { class: "msgl-nothing" }, "No step has been recorded yet. Run or step the engine, and it appears here.");
-    this.body = arrange({ strip, words, ledger, handoffs, requests, tree }, this.docks);
+    if (compact) this.views = [this.player, this.lamp, strip, requests];
+    this.body = compact ? arrangeFew([strip, requests, this.docks[0]]) : arrange({ strip, words, ledger, handoffs, requests, tree }, this.docks);
     this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.copy.el, this.lamp.el), this.player.el);
-    this.root = h("div", { class: "msgl", tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
+    this.root = h("div", { class: `msgl${compact ? " msgl-compact" : ""}`, tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
     el.append(this.root);
 
     this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this._key(e));
@@ -355,6 +357,7 @@ export default () => {
       const exported = model.get("exported");
       const stage = new Stage(el, store, {
         live: Boolean(model.get("live")),
+        compact: Boolean(model.get("compact")),
         start: model.get("start") ?? -1,
         send: exported ? null : (message) => model.send(message),
         rested: exported ?? (({ cursor, pinned }) => cursor && model.send({ kind: "looked", step: cursor.step, selection: tellable(pinned) })),
@@ -368,5 +371,8 @@ export default () => {
         stage.close();
       };
     },
+
+    /** What a page of its own puts around its stages; see panels.js. @param {HTMLElement} el @param {Stage[]} shown @param {any} data */
+    surround: (el, shown, data) => new PANELS[/** @type {"tour"} */ (data.kind)](el, shown, data),
   };
 };
