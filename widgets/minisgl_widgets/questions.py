@@ -35,7 +35,8 @@ CROWD = 12  # requests in a batch that is asked about
 
 def questions(trace: Trace) -> list[Question]:
     """Every question that the run can be asked, in the order of its events."""
-    moment, found = Moment(trace), []
+    moment = Moment(trace)
+    found: list[Question] = []
     for event in trace.events:
         for make in _MAKERS.get(type(event), ()):
             found += make(moment, event)
@@ -58,10 +59,10 @@ def _admission(m: Moment, e: ev.AdmissionTested) -> Iterator[Question]:
     had = e.available if e.available_locked is None else e.available_locked
     lock = e.available - had
     part = f", {lock} of them are part of that beginning" if lock else ""
+    left = f"{count(e.free_rows or 0, 'row')} and {count(e.budget or 0, 'token')} of prefill budget are left"
     prompt = (
-        f"{here} It asks for room for {e.worst} tokens in all; {_cached(e)}.{m.of_size} {count(e.available, 'page')} could "
-        f"be had (free, evictable or pending){part}; {e.reserved} are promised to others. {count(e.free_rows or 0, 'row')} "
-        f"and {count(e.budget or 0, 'token')} of prefill budget are left. Is it let in?"
+        f"{here} It asks for room for {e.worst} tokens in all; {_cached(e)}.{m.of_size} {count(e.available, 'page')} "
+        f"could be had (free, evictable or pending){part}; {e.reserved} are promised to others. {left}. Is it let in?"
     )
     fits = "is not more than" if e.verdict == "admitted" else "is more than"
     locked = " once its cached beginning is locked" if lock else ""

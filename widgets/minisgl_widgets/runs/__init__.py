@@ -1,8 +1,8 @@
 """Recorded runs that come with the package: ``runs.load("five_prompts")`` opens at once, without a model or torch.
 
 Prompts and tokens are those of SmolLM2-135M-Instruct, which wrote them greedily; the scheduler is the engine's own.
-Times are modelled (``minisgl.sim.costs.DEFAULT``), so that ``tools/make_runs.py`` makes the same files wherever it runs.
-``runs.names`` lists them; each is also ``runs.five_prompts`` and so on, which a notebook completes.
+Times are modelled (``minisgl.sim.costs.DEFAULT``), so that ``tools/make_runs.py`` makes the same files
+wherever it runs. ``runs.names`` lists them; each is also ``runs.five_prompts`` and so on, which a notebook completes.
 """
 
 from __future__ import annotations
@@ -70,6 +70,12 @@ def about(name: str) -> str:
     return "\n".join((load(name).title, ABOUT[name][1]))
 
 
+def tour(name: str) -> str:
+    """The text of a packaged run's tour: see ``minisgl_widgets.tour``. TraceNotFoundError for an unknown name."""
+    load(name)
+    return (FOLDER / f"{name}.txt").read_text("utf-8")
+
+
 def __getattr__(name: str) -> Trace:
     if name not in ABOUT:
         raise AttributeError(f"there is no packaged run {name!r}; there are {', '.join(names)}")
@@ -77,4 +83,4 @@ def __getattr__(name: str) -> Trace:
 
 
 def __dir__() -> list[str]:
-    return ["about", "load", "names", *names]
+    return ["about", "load", "names", "tour", *names]

@@ -5,6 +5,8 @@
  *
  *     constructor(el, stages, data)    puts itself into `el`, the element that holds the stages, and drives them
  */
+import { Pair } from "./pair.js";
 import { Quiz } from "./quiz.js";
+import { Tour } from "./tour.js";
 
-export const PANELS = { quiz: Quiz };
+export const PANELS = { pair: Pair, quiz: Quiz, tour: Tour };
