@@ -69,6 +69,9 @@ class Moment:
         self.trace = trace
         self.config: dict[str, Any] = trace.about.get("config") or {}
         self.page_size: int = trace.keyframe["page_size"]
+        # (step, uid) of every request that gives all up; its prefill may have ended in the same step
+        self.gives_up = {(e.step, e.uid) for e in trace.of(ev.Handoff) if e.finished}
+        self.gives_up |= {(e.step, e.uid) for e in trace.of(ev.RequestRetracted)}
         self._fold = Fold(fresh(trace.keyframe))
         self._begin()
 

@@ -158,6 +158,8 @@ def _eviction(m: Moment, e: ev.PagesEvicted) -> Iterator[Question]:
 
 
 def _handoff(m: Moment, e: ev.Handoff) -> Iterator[Question]:
+    if not e.finished and (e.step, e.uid) in m.gives_up:
+        return  # what happens to its pages now is not what the views show after the step
     ended = "has ended" if e.finished else "has finished its prefill"
     lock = f"it has a lock on its first {e.old_len} tokens there" if e.old_len else "it has no lock there"
     here = (

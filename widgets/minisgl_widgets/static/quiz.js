@@ -127,7 +127,7 @@ export class Quiz {
       else if (choice === given) button.dataset.mark = "wrong";
     }
     this.verdict.replaceChildren(
-      h("p", { class: "msgl-verdict-line", "data-right": right }, h("b", null, right ? "✓ " : "✕ ", said), ` The engine, in step ${question.step}: `, h("q", null, middle(question.event, LONGEST_EVENT))),
+      h("p", { class: "msgl-verdict-line", "data-right": String(right) }, h("b", null, right ? "✓ " : "✕ ", said), ` The engine, in step ${question.step}: `, h("q", null, middle(question.event, LONGEST_EVENT))),
       h("p", { class: "msgl-why" }, question.why, " ", h("code", { title: "the function that made this event" }, question.made.split(".").slice(-2).join("."))));
     this._head();
     this.next.focus({ preventScroll: true });
