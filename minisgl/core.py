@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,6 +16,12 @@ from minisgl.errors import SamplingParamsError
 def pages_for(tokens: int, page_size: int) -> int:
     """Pages that ``tokens`` tokens touch: ``ceil(tokens / page_size)``."""
     return -(-tokens // page_size)
+
+
+def slots_of(pages: Sequence[int] | np.ndarray, page_size: int) -> np.ndarray:
+    """The slots of whole pages, one after the other: int32 ``[len(pages) * page_size]``."""
+    starts = np.asarray(pages, dtype=np.int32) * page_size
+    return (starts[:, None] + np.arange(page_size, dtype=np.int32)).ravel()
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +103,7 @@ class Request:
     finish_reason: str | None = None  # stop | length | abort | error
     error: Exception | None = None
 
+    end: int = field(init=False)  # tokens it has when it ends by length
     prefill_len: int = 0  # tokens to compute before it samples: the prompt; after a retraction, its output as well
     worst: int = 0  # tokens it is promised room for
     admitted: int = 0  # its place in the order of admissions
@@ -111,11 +119,12 @@ class Request:
     row: int = -1
     generation: int = 0
     handle: Any = None  # the prefix cache's handle this request keeps locked
-    num_pages: int = 0  # pages its row covers
+    pages: list[int] = field(default_factory=list)  # its row of the page table, as the host keeps it
     reserved: int = 0  # pages promised to it and not yet taken
 
     def __post_init__(self) -> None:
         self.prefill_len = self.prompt_len
+        self.end = self.prompt_len + self.max_tokens
 
     @property
     def prompt_len(self) -> int:
@@ -150,20 +159,14 @@ class Request:
     @property
     def can_decode(self) -> bool:
         """Whether one more forward may sample for it, counted by what has been launched."""
-        return self.device_len < self.prompt_len + self.max_tokens
-
-    def launch(self, samples: bool) -> None:
-        """A forward up to ``device_len`` is on its way; if it samples, the device knows one token more."""
-        self.cached_len = self.device_len
-        self.device_len += samples
-        self.in_flight += 1
+        return self.device_len < self.end
 
     def retract(self) -> None:
         """Back to the queue: what was computed is lost, what was generated is kept and will be computed again."""
         self.status, self.retractions = "waiting", self.retractions + 1
         self.prefill_len = self.num_tokens
-        self.cached_len = self.device_len = self.done_len = self.matched = self.num_pages = 0
-        self.row = -1
+        self.cached_len = self.device_len = self.done_len = self.matched = 0
+        self.row, self.pages = -1, []
 
     @property
     def finished(self) -> bool:
@@ -177,6 +180,19 @@ class Request:
         )
 
 
+class PageWrites(NamedTuple):
+    """What rows of the page table are to become: ``rows[i]`` from its page ``firsts[i]`` on gets the next ``counts[i]``
+    of ``pages``."""
+
+    rows: Sequence[int]
+    firsts: Sequence[int]
+    counts: Sequence[int]
+    pages: Sequence[int]
+
+
+TokenWrite = tuple[int, int, np.ndarray]  # row, first position, the tokens from there on
+
+
 @dataclass(slots=True)
 class Batch:
     """What one forward computes: plain host data, complete in itself, so it stays true while the ledgers move on.
@@ -185,8 +201,8 @@ class Batch:
     ``[0, ends[i])`` through row ``rows[i]`` of the device's page table.  ``samples[i]`` says whether a token is drawn
     for position ``ends[i]`` (not for a chunk that stops short of its prompt's end).
 
-    ``slot_writes`` and ``token_writes`` are ``(row, start, values)`` runs for the device's page table and token pool,
-    ``poison`` are pages whose KV becomes NaN; the executor applies them, in order, before this forward.
+    ``page_writes`` are for the device's page table, ``token_writes`` for its token pool, ``poison`` are pages whose KV
+    becomes NaN. The executor applies them, in order, before this forward.
     """
 
     number: int
@@ -198,8 +214,8 @@ class Batch:
     samples: tuple[bool, ...]
     params: tuple[SamplingParams, ...]
     seeds: tuple[int, ...]
-    slot_writes: list[tuple[int, int, Any]] = field(default_factory=list)
-    token_writes: list[tuple[int, int, Any]] = field(default_factory=list)
+    page_writes: list[PageWrites] = field(default_factory=list)
+    token_writes: list[TokenWrite] = field(default_factory=list)
     poison: list[int] = field(default_factory=list)
 
     @property

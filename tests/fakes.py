@@ -11,7 +11,7 @@ from threading import RLock
 import numpy as np
 
 from minisgl.config import EngineConfig
-from minisgl.core import Batch, BatchResult, SamplingParams, pages_for
+from minisgl.core import Batch, BatchResult, SamplingParams, pages_for, slots_of
 from minisgl.errors import LedgerError
 from minisgl.events.types import Event
 from minisgl.scheduler import Scheduler
@@ -91,9 +91,14 @@ class HashExecutor:
         self._clock += 1
         if batch.number == self.fail_at and self.fail_in == "launch":
             raise RuntimeError("the device is gone")
-        for table, writes in ((self.token_pool, batch.token_writes), (self.page_table, batch.slot_writes)):
-            for row, start, values in writes:
-                table[row, start : start + len(values)] = values
+        for row, start, tokens in batch.token_writes:
+            self.token_pool[row, start : start + len(tokens)] = tokens
+        for rows, firsts, counts, pages in batch.page_writes:
+            left = list(pages)
+            for row, first, n in zip(rows, firsts, counts, strict=True):
+                slots = slots_of(left[:n], self.page_size)
+                self.page_table[row, first * self.page_size :][: len(slots)] = slots
+                del left[:n]
         for page in batch.poison:
             self.kv[page * self.page_size : (page + 1) * self.page_size] = POISON
         for lanes in self._flying:

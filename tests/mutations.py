@@ -56,27 +56,26 @@ MUTATIONS = (
         case=1,
         broken="duplicate pages are freed and the row still names them",
         file=CACHE,
-        edits={"            self.table.write_pages(request.row, old.length // ps, replaced)\n": ""},
+        edits={
+            "replaced = request.pages[mine] = self": "replaced = self",
+            "                self.table.write_pages(request.row, mine.start, replaced)\n": "",
+        },
         test=f"{CASES}::test_01_duplicates_in_one_batch_in_a_tight_pool",
     ),
     Mutation(
         case=2,
         broken="the row is rewritten on the host, and the device never hears of it",
         file=CACHE,
-        edits={
-            "self.table.write_pages(request.row, old.length // ps, replaced)": (
-                "self.table.page_table[request.row, old.length : done.hit_len] = self.table.slots(replaced)"
-            )
-        },
+        edits={"                self.table.write_pages(request.row, mine.start, replaced)\n": ""},
         test=f"{CASES}::test_02_duplicates_and_a_third",
     ),
     Mutation(
         broken="duplicates are read from the row after it was rewritten: the cache's own pages are freed",
         file=CACHE,
         edits={
-            "for page in pages[old.length // ps : done.hit_len // ps]]": (
-                "for page in self.table.pages(request.row, request.num_pages)[old.length // ps : done.hit_len // ps]]"
-            )
+            "pages = request.pages[:]  # the pages": "pages = request.pages  # the pages",
+            "released.append((request.uid, pages[mine]))\n": "\n",
+            "mine.start, replaced)\n": "mine.start, replaced)\n            released += [(request.uid, pages[mine])]\n",
         },
         test=f"{ORACLES}::test_the_four_segments",
     ),
@@ -85,7 +84,7 @@ MUTATIONS = (
         broken="the extra sample of a stopped request reaches the user",
         file=SCHEDULER,
         edits={
-            "if request.finished:  # it ended while this batch was in flight: nobody wants the token\n": (
+            'if request.status == "finished":  # it ended while this batch was in flight: nobody wants the token\n': (
                 "if request.finished:\n                request.output_ids.append(token)\n"
             )
         },
@@ -95,7 +94,10 @@ MUTATIONS = (
         case=4,
         broken="the end by length is judged by what was launched, not by what was received",
         file=SCHEDULER,
-        edits={"elif request.remain_len == 0:": "elif not request.can_decode:"},
+        edits={
+            "len(output) == request.max_tokens or end": "not request.can_decode or end",
+            "elif request.remain_len == 0:": "elif not request.can_decode:",
+        },
         test=f"{OVERLAP}::test_04_the_oracles_order_and_the_flag_with_the_last_token",
     ),
     Mutation(
@@ -126,9 +128,9 @@ MUTATIONS = (
     Mutation(
         case=8,
         broken="the page table's row is not rounded up to whole pages",
-        file=TABLE,
-        edits={"width = pages_for(max_seq_len, page_size) * page_size": "width = max_seq_len"},
-        test=f"{PAGES}::test_the_row_is_wide_enough_for_whole_pages",
+        file="engine/executor.py",
+        edits={"pages_for(max_seq_len, page_size) * page_size)": "max_seq_len)"},
+        test="tests/engine/test_executor.py::test_tables_are_whole_pages_wide_with_a_dummy_row_last",
     ),
     Mutation(
         case=9,
@@ -152,9 +154,9 @@ MUTATIONS = (
     Mutation(
         case=10,
         broken="a page's number is taken for its first slot",
-        file=TABLE,
-        edits={"starts = np.asarray(pages, dtype=np.int32) * self.page_size": "starts = np.asarray(pages, np.int32)"},
-        test=f"{CASES}::test_10_a_page_from_the_cache_is_whole",
+        file="core.py",
+        edits={"starts = np.asarray(pages, dtype=np.int32) * page_size": "starts = np.asarray(pages, np.int32)"},
+        test=f"{ORACLES}::test_page_table_rows",
     ),
     Mutation(
         case=11,
@@ -228,7 +230,7 @@ MUTATIONS = (
         case=17,
         broken="a length is rounded down to whole pages, and the token beyond the border is lost",
         file=CACHE,
-        edits={"-(-r.device_len // ps) - r.num_pages": "max(1, r.device_len // ps) - r.num_pages"},
+        edits={"-(-r.device_len // ps) - len(r.pages)": "max(1, r.device_len // ps) - len(r.pages)"},
         test=f"{CASES}::test_17_prefilled_again_across_a_page_border",
     ),
     Mutation(
@@ -318,7 +320,7 @@ MUTATIONS = (
         case=22,
         broken="the decode order is not by uid",
         file=SCHEDULER,
-        edits={"in sorted(self.running.items()) if": "in sorted(self.running.items(), reverse=True) if"},
+        edits={"in sorted(running) if": "in sorted(running, reverse=True) if"},
         test=f"{ORACLES}::test_admission",
     ),
     Mutation(
@@ -339,14 +341,14 @@ MUTATIONS = (
         case=25,
         broken="a free page can be freed again",
         file=ALLOCATOR,
-        edits={"if not 0 <= page < self.num_pages or self._is_free[page]:": "if not 0 <= page < self.num_pages:"},
+        edits={"if len(self._used) != left:": "if False:"},
         test=f"{FREE_LIST}::test_freeing_what_is_not_taken_is_an_error_and_changes_nothing",
     ),
     Mutation(
         case=25,
         broken="when a page of a group cannot be freed, those before it are lost",
         file=ALLOCATOR,
-        edits={"for undo in pages[:i]:": "for undo in ():"},
+        edits={"            self._used = set(range(self.num_pages)).difference(self._free)\n": ""},
         test=f"{FREE_LIST}::test_freeing_what_is_not_taken_is_an_error_and_changes_nothing",
     ),
     Mutation(
@@ -393,13 +395,13 @@ MUTATIONS = (
     Mutation(
         broken="an allocation does not wait for the pages that the batch in flight holds",
         file=SCHEDULER,
-        edits={"if short and self.flying:": "if False:"},
+        edits={"if self.flying:\n                self._drained": "if False:\n                self._drained"},
         test=DRAIN,
     ),
     Mutation(
         broken="a request that ended in the drain is launched again",
         file=SCHEDULER,
-        edits={"            requests = [r for r in requests if not r.finished]\n": ""},
+        edits={"            requests = [r for r in requests if r.row >= 0]\n": ""},
         test=f"{OVERLAP}::test_a_drain_may_end_a_request_that_was_about_to_be_launched",
     ),
     Mutation(
@@ -421,15 +423,15 @@ MUTATIONS = (
     Mutation(
         broken="draining does nothing, and a recorder begins with a batch in flight",
         file=SCHEDULER,
-        edits={"if self.flying:\n            with": "if False:\n            with"},
+        edits={"if self.flying:\n            self._begin()": "if False:\n            self._begin()"},
         test=f"{OVERLAP}::test_a_recorder_attached_in_mid_flight_drains_first",
     ),
     Mutation(
         broken="BatchScheduled's counters are taken before the batch's pages are",
         file=SCHEDULER,
         edits={
-            "        if self.cache.allocate(requests):\n": (
-                "        counters = self.counters()\n        if self.cache.allocate(requests):\n"
+            "        if self.cache.allocate(requests, missing):\n": (
+                "        counters = self.counters()\n        if self.cache.allocate(requests, missing):\n"
             ),
             "**self.counters(),\n            )\n            self": "**counters,\n            )\n            self",
         },
@@ -464,8 +466,8 @@ MUTATIONS = (
         broken="an eviction does not let a refused head be tested again",
         file=SCHEDULER,
         edits={
-            "if self.cache.allocate(requests):\n            self.prefill.retest = True\n": (
-                "self.cache.allocate(requests)\n"
+            "if self.cache.allocate(requests, missing):\n            self.prefill.retest = True\n": (
+                "self.cache.allocate(requests, missing)\n"
             )
         },
         test=f"{CASES}::test_an_eviction_lets_a_refused_head_be_tested_again",
@@ -510,11 +512,7 @@ MUTATIONS = (
     Mutation(
         broken="a retraction frees the cached prefix as well",
         file=CACHE,
-        edits={
-            "pages = self.table.pages(request.row, request.num_pages)[request.handle.length // self.page_size :]": (
-                "pages = self.table.pages(request.row, request.num_pages)"
-            )
-        },
+        edits={"pages = request.pages[request.handle.length // self.page_size :]": "pages = request.pages[:]"},
         test=f"{RETRACTION}::test_its_own_pages_are_freed_at_once_and_its_cached_prefix_stays",
     ),
     Mutation(
@@ -646,13 +644,13 @@ MUTATIONS = (
     Mutation(
         broken="the writes of a batch that never reached the device are lost",
         file=SCHEDULER,
-        edits={"self.table.put_back(batch.slot_writes, batch.token_writes)  # other": "# other"},
+        edits={"self.table.put_back(batch.page_writes, batch.token_writes)  # other": "# other"},
         test=f"{CASES}::TestBrokenForward::test_the_writes_it_carried_for_others_are_not_lost",
     ),
     Mutation(
         broken="writes that are put back come after newer ones",
         file=TABLE,
-        edits={"self._slot_writes[:0] = slot_writes": "self._slot_writes += slot_writes"},
+        edits={"self._page_writes[:0] = page_writes": "self._page_writes += page_writes"},
         test="tests/scheduler/test_table_machine.py::test_what_is_put_back_comes_before_newer_writes",
     ),
     Mutation(
@@ -713,7 +711,7 @@ MUTATIONS = (
         broken="of two writes of one place the earlier wins",
         file="engine/executor.py",
         edits={"        values = values[::-1][last]\n".lstrip(): "values = values[last]\n"},
-        test="tests/engine/test_executor.py::test_scatter_takes_lists_tuples_and_arrays_and_the_later_write_wins",
+        test="tests/engine/test_executor.py::test_the_later_of_two_writes_wins",
     ),
     Mutation(
         broken="behind a cached prefix a token sees those that come after it",

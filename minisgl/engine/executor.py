@@ -14,7 +14,7 @@ from torch import Tensor
 
 from minisgl.attention import AttentionBackend, TorchAttention, build_metadata
 from minisgl.attention.metadata import ragged_arange
-from minisgl.core import Batch, BatchResult, pages_for
+from minisgl.core import Batch, BatchResult, PageWrites, TokenWrite, pages_for, slots_of
 from minisgl.engine.ghosts import check_reads
 from minisgl.engine.sampler import sample
 from minisgl.kvcache.pool import KVPool
@@ -80,8 +80,8 @@ class EngineExecutor:
     def _compute(self, batch: Batch) -> Computed:
         started = self.now()
         self.pool.poison(batch.poison)
-        scatter(self.token_pool, batch.token_writes)
-        scatter(self.page_table, batch.slot_writes)
+        scatter_tokens(self.token_pool, batch.token_writes)
+        scatter_pages(self.page_table, batch.page_writes, self.pool.data.shape[3])
         metadata = build_metadata(self.page_table, batch.rows, batch.starts, batch.ends)
         if self.poison:
             check_reads(self.pool, metadata, batch)
@@ -120,14 +120,23 @@ class EngineExecutor:
             self._worker.shutdown()
 
 
-def scatter(table: Tensor, writes: Sequence[tuple[int, int, Any]]) -> None:
-    """Write runs ``(row, start, values)`` into ``table`` ``[rows, width]`` in one copy; the later of two wins."""
-    if not writes:
-        return
-    rows, starts, runs = zip(*writes, strict=True)
-    lengths = np.array([len(run) for run in runs])
-    place = ragged_arange(np.array(rows) * table.shape[1] + np.array(starts), lengths)
-    values = np.concatenate([np.asarray(run, dtype=np.int32) for run in runs])
+def scatter_tokens(pool: Tensor, writes: Sequence[TokenWrite]) -> None:
+    """Write runs ``(row, start, tokens)`` into the token pool ``[rows, width]``; the later of two wins."""
+    if writes:
+        rows, starts, runs = zip(*writes, strict=True)
+        _scatter(pool, rows, starts, [len(run) for run in runs], np.concatenate(runs, dtype=np.int32))
+
+
+def scatter_pages(table: Tensor, writes: Sequence[PageWrites], page_size: int) -> None:
+    """Write the slots of whole pages into the page table ``[rows, width]``; the later of two wins."""
+    if writes:
+        rows, firsts, counts, pages = (np.concatenate(column) for column in zip(*writes, strict=True))
+        _scatter(table, rows, firsts * page_size, counts * page_size, slots_of(pages, page_size))
+
+
+def _scatter(table: Tensor, rows: Any, starts: Any, lengths: Any, values: np.ndarray) -> None:
+    """One copy of all ``values``, the runs one after the other."""
+    place = ragged_arange(np.asarray(rows) * table.shape[1] + np.asarray(starts), np.asarray(lengths))
     # a scatter with repeated places has no defined winner on a GPU, so only the last write of each place is sent
     place, last = np.unique(place[::-1], return_index=True)
     values = values[::-1][last]

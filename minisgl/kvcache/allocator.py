@@ -18,7 +18,7 @@ class PageAllocator:
         self.num_pages = num_pages
         self.taken = 0  # pages that ever left the list; a free page's place in line is taken + its index
         self._free = deque(range(num_pages))
-        self._is_free = bytearray(b"\x01" * num_pages)
+        self._used: set[int] = set()  # the others
 
     def __len__(self) -> int:
         return len(self._free)
@@ -34,26 +34,32 @@ class PageAllocator:
         if n > len(self._free):
             return None
         pages = [self._free.popleft() for _ in range(n)]
-        for page in pages:
-            self._is_free[page] = 0
+        self._used.update(pages)
         self.taken += n
         return pages
 
     def free(self, pages: Sequence[int]) -> None:
         """Append pages to the free list, in the order given. A page that is free, or named twice, is an error."""
-        for i, page in enumerate(pages):
-            if not 0 <= page < self.num_pages or self._is_free[page]:
-                for undo in pages[:i]:
-                    self._is_free[undo] = 0
-                what = "is free already" if 0 <= page < self.num_pages else f"is not in 0..{self.num_pages - 1}"
-                raise LedgerError(f"free({list(pages)}): page {page} {what}")
-            self._is_free[page] = 1
+        left = len(self._used) - len(pages)
+        self._used.difference_update(pages)
+        if len(self._used) != left:  # not all of them were in use
+            self._used = set(range(self.num_pages)).difference(self._free)
+            raise LedgerError(f"free({list(pages)}): {self._misuse(pages)}")
         self._free.extend(pages)
+
+    def _misuse(self, pages: Sequence[int]) -> str:
+        """What is wrong with the first page that must not be freed."""
+        for i, page in enumerate(pages):
+            if not 0 <= page < self.num_pages:
+                return f"page {page} is not in 0..{self.num_pages - 1}"
+            if page not in self._used or page in pages[:i]:
+                return f"page {page} is free already"
+        raise AssertionError(pages)
 
     def restore(self, order: Sequence[int], taken: int) -> None:
         """Be as ``pages.order`` (place in line, -1: not free) and ``queue.taken`` of a state say."""
         self._free = deque(sorted((page for page, place in enumerate(order) if place >= 0), key=order.__getitem__))
-        self._is_free = bytearray(place >= 0 for place in order)
+        self._used = {page for page, place in enumerate(order) if place < 0}
         self.taken = taken
 
     def __repr__(self) -> str:

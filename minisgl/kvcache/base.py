@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -13,16 +12,14 @@ from minisgl.events.bus import EventBus
 from minisgl.events.state import NodeState, entry
 
 
-@dataclass(frozen=True, slots=True)
-class Handle:
+class Handle(NamedTuple):
     """A matched or inserted prefix: its length in tokens (whole pages) and its tree node. Lock it to keep it."""
 
     length: int
     node: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Inserted:
+class Inserted(NamedTuple):
     """What ``insert`` found and made: ``hit_len`` tokens were there already; ``handle`` covers all it now holds.
 
     The nodes of ``path`` were stamped with ``tick``.
@@ -43,6 +40,7 @@ class PrefixCache(ABC):
 
     evictable: int = 0
     protected: int = 0
+    shares: ClassVar[bool] = True  # does it ever look at tokens?
 
     def __init__(self, page_size: int, bus: EventBus, eviction: str = "lru") -> None:
         self.page_size = page_size
@@ -90,6 +88,7 @@ class PrefixCache(ABC):
 class NaivePrefixCache(PrefixCache):
     """Never shares: every look-up is a miss and every page stays the request's."""
 
+    shares = False
     _nothing = Handle(0, None)
 
     def peek(self, tokens: np.ndarray) -> int:

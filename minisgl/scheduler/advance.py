@@ -7,9 +7,8 @@ Decoding cannot change what a refused request lacks, so what n such steps leave 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
-
-import numpy as np
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from minisgl.core import Request
 from minisgl.events import types as ev
@@ -20,19 +19,36 @@ if TYPE_CHECKING:
     from minisgl.scheduler.scheduler import Scheduler
 
 
+@runtime_checkable
 class DecodesAhead(Protocol):
     """An executor whose tokens and times are known beforehand."""
 
-    def decode_ahead(self, requests: Sequence[Request], n: int, until: float) -> list[list[int]]:
-        """Decode the same batch ``n`` times, fewer if one of its requests stops or when the clock reaches ``until``.
+    def look_ahead(self, requests: Sequence[Request], n: int, until: float) -> tuple[int, float]:
+        """How many of ``n`` decode steps of this batch can be taken at once, and when the last ends, in seconds.
 
-        Gives each request's tokens, one per step taken; at least one step is taken.
+        At least one; fewer than ``n`` if one of the requests stops before, or when one ends at ``until`` or later.
         """
+
+    def decode_ahead(self, requests: Sequence[Request], n: int, clock: float) -> list[list[int]]:
+        """Take them: each request's next ``n`` tokens; from now on it is ``clock``."""
+
+
+class Decoded(NamedTuple):
+    """What an event tells of the last batch of several; as of a ``Batch``."""
+
+    number: int
+    uids: tuple[int, ...]
+    phase: str = "decode"
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.uids)
 
 
 def advance(s: Scheduler, n: int, until: float) -> ev.StepFinished | None:
     """Take up to ``n`` steps as ``Scheduler.advance`` says; None if not even one can be taken in closed form."""
-    if s.bus or s.config.overlap or s.flying or not s.inbox.empty or s.decode_ahead is None:
+    executor = s.ahead
+    if executor is None or not s.running or s.bus or s.config.overlap or s.flying or not s.inbox.empty:
         return None
     if s.phase not in PHASES.values():
         return None
@@ -40,72 +56,71 @@ def advance(s: Scheduler, n: int, until: float) -> ev.StepFinished | None:
     refused = s.phase is prefill_first and s.prefill.refuses()
     if s.prefill.has_work and s.phase is not decode_first and not refused:
         return None
-    requests = [r for _, r in sorted(s.running.items())]
-    n = min([n, *(r.max_tokens - len(r.output_ids) for r in requests)]) if requests else 0
-    rows = _Rows(requests, s.config.page_size)
     # after an eviction it is tested again: that may tick the prefix cache, unless it is refused before that
     evicting = refused or not s.prefill.waiting or not s.table.num_free
-    while n and not rows.have_pages(s.cache, n, evicting):
+    requests = [s.running[uid] for uid in sorted(s.running)]
+    n = min([n, *[r.max_tokens - len(r.output_ids) for r in requests]])
+    while n:
+        n, clock = executor.look_ahead(requests, n, until)
+        wanted, unpromised = _wanted(requests, n, s.config.page_size)
+        if s.cache.can_take(len(wanted), unpromised, evicting):
+            break
         n //= 2
-    if not n:
+    else:
         return None
-    tokens = s.decode_ahead(requests, n, until)
-    n = len(tokens[0])
-    s.prefill.retest = rows.take_pages(s.cache, n) or (s.prefill.retest and not refused)
+    tokens = executor.decode_ahead(requests, n, clock)
+    s.prefill.retest = _take(s.cache, requests, wanted, n) or (s.prefill.retest and not refused)
+    ended = []
     for request, more in zip(requests, tokens, strict=True):
-        request.output_ids += more
-        request.device_len += n
-        request.cached_len = request.done_len = request.device_len - 1
-    s.batches += n - 1
-    last = s.batch(requests)
-    for request in requests:
-        if len(request.output_ids) == request.max_tokens or request.output_ids[-1] in request.stop_tokens:
-            s.received(request)
+        output = request.output_ids
+        output += more
+        request.device_len = length = request.device_len + n
+        request.cached_len = request.done_len = length - 1
+        if len(output) == request.max_tokens or more[-1] in request.stop_tokens:
+            ended.append(request)
+    s.batches += n
+    s.table.take_writes()  # who knows its tokens beforehand reads no KV
+    s.cache.take_poison()
+    last = Decoded(s.batches, tuple([r.uid for r in requests]))
+    for request in ended:
+        s.received(request)
     s.release_completed()
     return s.announce(last, last, n)
 
 
-class _Rows:
-    """Lengths of the rows that decode, as arrays over the requests."""
+def _wanted(requests: Sequence[Request], n: int, page_size: int) -> tuple[list[int], int]:
+    """The pages that ``n`` steps take, step by step and within a step by uid, and how many of them nobody promised.
 
-    def __init__(self, requests: Sequence[Request], page_size: int) -> None:
-        self.requests = requests
-        self.page_size = page_size
-        self.lengths = np.array([r.device_len for r in requests])
-        self.pages = np.array([r.num_pages for r in requests])
+    Each is told as ``step * len(requests) + i``: the step, counted from 0, that needs it, and whose it is.
+    """
+    wanted: list[int] = []
+    size, unpromised = len(requests), 0
+    for i, request in enumerate(requests):
+        first = len(request.pages) * page_size + 1 - request.device_len
+        if first < n:
+            mine = range(first * size + i, n * size, page_size * size)
+            wanted += mine
+            if len(mine) > request.reserved:
+                unpromised += len(mine) - request.reserved
+    wanted.sort()
+    return wanted, unpromised
 
-    def missing(self, n: int) -> np.ndarray:
-        """Pages that each row lacks for its next ``n`` tokens."""
-        return -(-(self.lengths + n - 1) // self.page_size) - self.pages
 
-    def have_pages(self, cache: CacheManager, n: int, evicting: bool) -> bool:
-        """Can ``n`` steps have their pages, by evicting or without, and without what is promised to others?"""
-        missing = self.missing(n)
-        beyond = int(np.maximum(missing - [r.reserved for r in self.requests], 0).sum())
-        had = cache.free + cache.prefix.evictable
-        return int(missing.sum()) <= (had if evicting else cache.free) and (
-            not beyond or beyond + cache.reserved <= had
-        )
-
-    def take_pages(self, cache: CacheManager, n: int) -> bool:
-        """Pages in the order in which the steps would take them; whether the last step evicts for them."""
-        missing = self.missing(n)
-        who = np.repeat(np.arange(len(missing)), missing)
-        if not len(who):
-            return False
-        which = self.pages[who] + np.arange(len(who)) - np.repeat(np.cumsum(missing) - missing, missing)  # of its row
-        opens = which * self.page_size + 1 - self.lengths[who]  # the step, from 0, that needs it
-        order = np.lexsort((who, opens))  # step by step, within a step by uid
-        evicts = False
-        if len(who) <= cache.free:
-            taken = cache.take(len(who))
-        else:  # leaf by leaf, as each step would
-            taken = []
-            for step, count in zip(*(a.tolist() for a in np.unique(opens, return_counts=True)), strict=True):
-                evicts = count > cache.free and step == n - 1
-                taken += cache.take(count)
-        pages = np.empty(len(who), np.int64)
-        pages[order] = taken
-        takers = np.flatnonzero(missing).tolist()
-        cache.give([self.requests[i] for i in takers], missing[takers].tolist(), pages)
-        return evicts
+def _take(cache: CacheManager, requests: Sequence[Request], wanted: list[int], n: int) -> bool:
+    """Give each the pages it wants; whether the last of the ``n`` steps evicts for them."""
+    size, evicts = len(requests), False
+    if len(wanted) <= cache.free:
+        taken = cache.take(len(wanted))
+    else:  # leaf by leaf, as each step would
+        taken = []
+        for step, group in groupby(wanted, lambda place: place // size):
+            count = len(list(group))
+            evicts = count > cache.free and step == n - 1
+            taken += cache.take(count)
+    runs: dict[int, list[int]] = {}
+    for place, page in zip(wanted, taken, strict=True):
+        runs.setdefault(place % size, []).append(page)
+    cache.give(
+        [requests[i] for i in runs], [len(run) for run in runs.values()], [p for run in runs.values() for p in run]
+    )
+    return evicts

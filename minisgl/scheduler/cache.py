@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from itertools import compress
 
 from minisgl.config import EngineConfig
-from minisgl.core import Request, pages_for
+from minisgl.core import PageWrites, Request, pages_for
 from minisgl.errors import LedgerError
 from minisgl.events import types as ev
 from minisgl.events.bus import EventBus
 from minisgl.kvcache import PREFIX_CACHES, PageAllocator
 from minisgl.scheduler.table import TableManager
+
+Released = tuple[int, list[int]]  # the uid that owns them still, pages
 
 
 class CacheManager:
@@ -27,8 +28,8 @@ class CacheManager:
         self.allocator = PageAllocator(config.num_pages)
         self.prefix = PREFIX_CACHES[config.prefix_cache](config.page_size, bus, config.eviction)
         self.reserved = 0  # promised to running requests, not yet taken
-        self._gathered: list[tuple[int, int]] = []  # (page, uid) to be freed at the end of this pass
-        self.waiting: list[tuple[int, int]] = []  # the same, but a batch in flight still names them
+        self._gathered: list[Released] = []  # to be freed at the end of this pass
+        self.waiting: list[Released] = []  # the same, but a batch in flight still names them
         self._poison: list[int] | None = [] if config.poison else None  # freed since the last batch
 
     @property
@@ -38,7 +39,7 @@ class CacheManager:
     @property
     def pending(self) -> int:
         """Pages that come free when the batch in flight completes; until then their requests own them."""
-        return len(self.waiting)
+        return sum([len(pages) for _, pages in self.waiting])
 
     @property
     def owned(self) -> int:
@@ -59,38 +60,36 @@ class CacheManager:
         request.reserved += pages
         self.reserved += pages
 
-    def _missing(self, requests: Sequence[Request]) -> list[int]:
+    def missing(self, requests: Sequence[Request]) -> list[int]:
         """Pages that each row lacks to reach its request's ``device_len``."""
         ps = self.page_size
-        return [-(-r.device_len // ps) - r.num_pages for r in requests]
+        return [-(-r.device_len // ps) - len(r.pages) for r in requests]
 
-    def unpromised(self, requests: Sequence[Request]) -> int:
-        """Pages that they need to reach their ``device_len`` and that nobody promised them."""
-        return _beyond_promise(self._missing(requests), requests)
-
-    def short(self, requests: Sequence[Request]) -> int:
+    def short(self, requests: Sequence[Request], missing: Sequence[int]) -> int:
         """Pages that a batch of these needs beyond what is free or evictable now.
 
         What a request takes beyond its promise must not be promised to anybody else, pending pages counted.
         """
-        missing = self._missing(requests)
-        unpromised = _beyond_promise(missing, requests)
+        total, had = sum(missing), self.free + self.prefix.evictable
+        if total + self.reserved <= had:
+            return 0
+        unpromised = beyond_promise(requests, missing)
+        return max(0, total - had, unpromised and unpromised + self.reserved - had - self.pending)
+
+    def can_take(self, n: int, unpromised: int, evicting: bool) -> bool:
+        """May ``n`` pages be taken, with or without evicting, though ``unpromised`` of them were promised to nobody?"""
         had = self.free + self.prefix.evictable
-        return max(0, sum(missing) - had, unpromised and unpromised + self.reserved - had - self.pending)
+        return n <= (had if evicting else self.free) and (not unpromised or unpromised + self.reserved <= had)
 
-    def allocate(self, requests: Sequence[Request]) -> bool:
-        """Take all pages the requests need to reach their ``device_len``; whether anything had to be evicted for it.
-
-        Exactly the missing pages are evicted, or more.
-        """
-        counts = self._missing(requests)
-        total = sum(counts)
+    def allocate(self, requests: Sequence[Request], missing: Sequence[int]) -> bool:
+        """Take the pages that they lack; whether anything had to be evicted for it: exactly what is short, or more."""
+        total = sum(missing)
         if not total:
             return False
         evicts = total > self.free
         pages = self.take(total)
-        takers = [r for r, n in zip(requests, counts, strict=True) if n]
-        counts = [n for n in counts if n]
+        takers = list(compress(requests, missing))
+        counts = list(filter(None, missing))
         self.give(takers, counts, pages)
         if self.bus:
             self.bus.emit(
@@ -110,14 +109,22 @@ class CacheManager:
             raise LedgerError(f"{n} pages needed, {self.free} free: admission promised more than there is")
         return pages
 
-    def give(self, requests: Sequence[Request], counts: Sequence[int], pages: Sequence[int] | np.ndarray) -> None:
+    def give(self, requests: Sequence[Request], counts: Sequence[int], pages: Sequence[int]) -> None:
         """Let allocated pages be the next ones of these requests' rows, ``counts[i]`` of each in turn."""
-        slots, ps, done = self.table.slots(pages), self.page_size, 0  # of all at once: most take a single page
+        rows, firsts = [r.row for r in requests], [len(r.pages) for r in requests]
+        self.table.write(PageWrites(rows, firsts, counts, pages))
+        done = kept = 0
         for request, n in zip(requests, counts, strict=True):
-            self.table.write_slots(request.row, request.num_pages, slots[done * ps : (done + n) * ps])
-            request.num_pages += n
-            self.reserve(request, -min(n, request.reserved))
+            request.pages += pages[done : done + n]
             done += n
+            promised = request.reserved
+            if promised >= n:
+                request.reserved = promised - n
+                kept += n
+            elif promised:
+                request.reserved = 0
+                kept += promised
+        self.reserved -= kept
 
     # -- giving them back --------------------------------------------------------------------------------------------
 
@@ -131,19 +138,21 @@ class CacheManager:
         pending = request.in_flight > 0
         released = self.waiting if pending else self._gathered
         keeps = not finished or pending
-        # a copy of the row as it is: the pages to free must be read before the row is rewritten
-        pages = self.table.pages(request.row, request.num_pages)
-        done = self.prefix.insert(request.tokens(n), pages, request.uid)
+        pages = request.pages[:]  # the pages to free must be read before the row is rewritten
+        tokens = request.tokens(n if self.prefix.shares else 0)
+        done = self.prefix.insert(tokens, pages, request.uid)
         new = done.handle
         assert old.length <= done.hit_len <= new.length or new.length == 0, (old, done.hit_len, new)
 
         replaced = []
-        if finished:
-            released += [(page, request.uid) for page in pages[new.length // ps :]]
-        else:
-            replaced = self.prefix.pages(new)[old.length // ps : done.hit_len // ps]
-            self.table.write_pages(request.row, old.length // ps, replaced)
-        released += [(page, request.uid) for page in pages[old.length // ps : done.hit_len // ps]]
+        if finished and len(pages) > new.length // ps:
+            released.append((request.uid, pages[new.length // ps :]))
+        if old.length < done.hit_len:
+            mine = slice(old.length // ps, done.hit_len // ps)
+            released.append((request.uid, pages[mine]))
+            if not finished:
+                replaced = request.pages[mine] = self.prefix.pages(new)[mine]
+                self.table.write_pages(request.row, mine.start, replaced)
         if keeps:
             self.prefix.lock(new, request.uid)  # before the old one goes: nothing may become evictable in between
         self.prefix.unlock(old, request.uid)
@@ -168,8 +177,9 @@ class CacheManager:
 
     def retract(self, request: Request) -> list[int]:
         """Take a request's own pages back, uncached, and let go of its prefix; the pages, to be freed in this pass."""
-        pages = self.table.pages(request.row, request.num_pages)[request.handle.length // self.page_size :]
-        self._gathered += [(page, request.uid) for page in pages]
+        pages = request.pages[request.handle.length // self.page_size :]
+        if pages:
+            self._gathered.append((request.uid, pages))
         self.release(request)
         self.reserve(request, -request.reserved)
         return pages
@@ -190,10 +200,11 @@ class CacheManager:
         if not self._gathered:
             return
         gathered, self._gathered = self._gathered, []
-        pages = [page for page, _ in gathered]
+        pages = [page for _, run in gathered for page in run]
         self._free(pages)
         if self.bus:
-            self.bus.emit(ev.PagesFreed, pages=tuple(pages), uids=tuple(uid for _, uid in gathered))
+            uids = tuple([uid for uid, run in gathered for _ in run])
+            self.bus.emit(ev.PagesFreed, pages=tuple(pages), uids=uids)
 
     def clear(self) -> None:
         """Evict all that nobody holds."""
@@ -223,5 +234,6 @@ class CacheManager:
         return f"CacheManager(free={self.free}, owned={self.owned}, reserved={self.reserved}, cache={self.prefix})"
 
 
-def _beyond_promise(missing: Sequence[int], requests: Sequence[Request]) -> int:
+def beyond_promise(requests: Sequence[Request], missing: Sequence[int]) -> int:
+    """How many of the missing pages nobody promised them."""
     return sum([n - r.reserved for n, r in zip(missing, requests, strict=True) if n > r.reserved])

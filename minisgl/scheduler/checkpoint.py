@@ -68,12 +68,12 @@ def restore(s: Scheduler, state: dict, hidden: dict[str, Any]) -> None:
             setattr(request, name, kept[name])
         for name in ("status", "matched", "cached_len", "device_len", "row", "reserved"):
             setattr(request, name, shown[name])
-        request.num_pages = len(shown["pages"])
         s.requests[request.uid] = request
         s.cache.reserved += request.reserved
         if request.row >= 0:
             request.handle = handles[shown["node"]]
-            s.table.write_pages(request.row, 0, shown["pages"])
+            request.pages = list(shown["pages"])
+            s.table.write_pages(request.row, 0, request.pages)
             if request.status == "running":
                 s.running[request.uid] = request
     s.prefill.waiting.extend(s.requests[uid] for uid in state["waiting"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class Inbox:
         self.stop_tokens = tuple(stop_tokens)
         self._clock = clock
         self._next_uid = 0
+        self._valid: SamplingParams | None = None  # the last that were looked at: often the same again
         self._lock = threading.Lock()
         self._messages: SimpleQueue[Message] = SimpleQueue()
 
@@ -69,12 +70,9 @@ class Inbox:
         return self._messages.empty()
 
     def take(self) -> Iterator[Message]:
-        """All that has come in, oldest first."""
-        while True:
-            try:
-                yield self._messages.get_nowait()
-            except Empty:
-                return
+        """All that has come in, oldest first. One thread only."""
+        while not self._messages.empty():
+            yield self._messages.get_nowait()
 
     def submit(
         self,
@@ -89,7 +87,9 @@ class Inbox:
             self._next_uid += 1
         submitted = self._clock() if submitted is None else submitted
         try:
-            params.validate()
+            if self._valid is not params:
+                params.validate()
+                self._valid = params
             max_tokens = self._admissible(prompt, params)
         except RequestError as error:
             error.uid = uid
@@ -97,7 +97,7 @@ class Inbox:
             raise
         request = Request(
             uid=uid,
-            prompt=np.array(prompt, dtype=np.int32),  # a copy: the caller's list may change
+            prompt=_kept(prompt),
             params=params,
             max_tokens=max_tokens,
             seed=params.seed if params.seed is not None else self.config.seed * 1_000_003 + uid,
@@ -148,3 +148,9 @@ class Inbox:
                 f"lower max_tokens, shorten the prompt or raise num_pages"
             )
         return max_tokens
+
+
+def _kept(prompt: Sequence[int] | np.ndarray) -> np.ndarray:
+    """The prompt as int32: a copy, since the caller's may change, unless it is one that nobody can write to."""
+    fixed = isinstance(prompt, np.ndarray) and prompt.dtype == np.int32 and not prompt.flags.writeable
+    return prompt if fixed else np.array(prompt, dtype=np.int32)  # type: ignore[return-value]

@@ -17,11 +17,10 @@ def ledger_state(s: Scheduler) -> dict:
     cache, table, num_pages = s.cache, s.table, s.cache.num_pages
     state = initial_state(num_pages, s.config.page_size, s.config.max_running_requests)
     seated = _seated(s)
-    rows = [table.pages(r.row, r.num_pages) for r in seated]
 
     owner, node, order = [FREE] * num_pages, [-1] * num_pages, [-1] * num_pages
-    for request, pages in zip(seated, rows, strict=True):
-        for page in pages:
+    for request in seated:
+        for page in request.pages:
             owner[page] = request.uid
     nodes = cache.prefix.nodes()
     for i, n in nodes.items():
@@ -38,11 +37,12 @@ def ledger_state(s: Scheduler) -> dict:
     state["rows"] = [entry(RowState(generation=g)) for g in table.generations]
     for request in seated:
         state["rows"][request.row]["uid"] = request.uid
-    state["requests"] = {r.uid: _request(r, p) for r, p in zip(seated, rows, strict=True)}
-    for page, uid in cache.waiting:
-        state["requests"][uid]["pending"].append(page)
-        owner[page] = uid
-    state["requests"] |= {r.uid: _request(r, []) for r in s.prefill.waiting}
+    state["requests"] = {r.uid: _request(r) for r in seated}
+    for uid, pages in cache.waiting:
+        state["requests"][uid]["pending"] += pages
+        for page in pages:
+            owner[page] = uid
+    state["requests"] |= {r.uid: _request(r) for r in s.prefill.waiting}
     state["waiting"] = [r.uid for r in s.prefill.waiting]
     state["running"] = sorted(s.running)
     state["flight"] = [{"batch": batch.number, "uids": list(batch.uids)} for batch, _ in s.flying]
@@ -50,7 +50,7 @@ def ledger_state(s: Scheduler) -> dict:
     return state
 
 
-def _request(r: Request, pages: list[int]) -> dict:
+def _request(r: Request) -> dict:
     return entry(
         RequestState(
             uid=r.uid,
@@ -64,7 +64,7 @@ def _request(r: Request, pages: list[int]) -> dict:
             cached_len=r.cached_len,
             device_len=r.device_len,
             row=r.row,
-            pages=pages,
+            pages=r.pages[:],
             node=r.handle.node.id if r.handle is not None and r.handle.length else 0,
             reserved=r.reserved,
         )
@@ -82,13 +82,10 @@ def error_text(error: Exception | None) -> str:
 
 
 def broken_rules(s: Scheduler) -> list[str]:
-    """What is wrong with the ledgers, in words: the state's rules, and those of the rows, which no state shows."""
+    """What is wrong with the ledgers, in words."""
     found = violations(ledger_state(s))
     seated = _seated(s)
     rows = sorted([*s.table.free_rows, *(r.row for r in seated)])
     if rows != list(range(s.config.max_running_requests)):
         found.append(f"free rows {sorted(s.table.free_rows)} and rows in use do not add up: {rows}")
-    for request in seated:
-        for position in s.table.misplaced(request.row, request.num_pages):
-            found.append(f"row {request.row} of request {request.uid}: token {position} is out of its page's order")
     return found

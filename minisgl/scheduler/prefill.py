@@ -12,7 +12,7 @@ from minisgl.core import Request
 from minisgl.events import types as ev
 from minisgl.events.bus import EventBus
 from minisgl.kvcache import Handle
-from minisgl.scheduler.cache import CacheManager
+from minisgl.scheduler.cache import CacheManager, beyond_promise
 from minisgl.scheduler.policies import ORDERS, longest_prefix, promised_share, worst_case
 from minisgl.scheduler.table import TableManager
 
@@ -66,7 +66,7 @@ class PrefillManager:
         ``beside``: requests that decode in the same batch. What they take unpromised is not promised to a prompt.
         """
         batch: list[Request] = []
-        taken = self.cache.unpromised(beside)
+        taken = beyond_promise(beside, self.cache.missing(beside))
         if self.chunked and budget > 0:
             budget -= self._extend(self.chunked, budget)
             batch.append(self.chunked)
@@ -170,9 +170,8 @@ class PrefillManager:
         request.admitted = self.admissions
         if not request.retractions:
             request.cached_tokens = handle.length
-        pages = self.cache.prefix.pages(handle)
-        request.num_pages = len(pages)
-        self.table.write_pages(request.row, 0, pages)
+        request.pages = self.cache.prefix.pages(handle)
+        self.table.write_pages(request.row, 0, request.pages)
         self.table.write_tokens(request.row, request.tokens(request.prefill_len))
         self.cache.reserve(request, need)
         if self.bus:
@@ -182,7 +181,7 @@ class PrefillManager:
                 row=request.row,
                 generation=request.generation,
                 cached_len=request.cached_len,
-                pages=tuple(pages),
+                pages=tuple(request.pages),
                 node=handle.node.id if handle.length else 0,
                 reserved=need,
             )

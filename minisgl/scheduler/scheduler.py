@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
@@ -22,7 +21,7 @@ from minisgl.events import types as ev
 from minisgl.events.bus import EventBus, Subscription
 from minisgl.events.fold import Fold
 from minisgl.events.snapshot import Snapshot
-from minisgl.scheduler.advance import advance
+from minisgl.scheduler.advance import Decoded, DecodesAhead, advance
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.checkpoint import checkpoint, restore
 from minisgl.scheduler.executor import Executor
@@ -55,9 +54,9 @@ class Scheduler:
         assert config.num_pages is not None and config.max_seq_len is not None
         self.config = config
         self.executor = executor
-        self.decode_ahead = getattr(executor, "decode_ahead", None)  # what advance needs: see DecodesAhead
+        self.ahead = executor if isinstance(executor, DecodesAhead) else None
         self.bus = EventBus(executor.now)
-        self.table = TableManager(config.max_running_requests, config.max_seq_len, config.page_size, config.num_pages)
+        self.table = TableManager(config.max_running_requests)
         self.cache = CacheManager(config, self.table, self.bus)
         self.prefill = PrefillManager(config, self.table, self.cache, self.bus)
         self.phase = PHASES[config.phase]
@@ -68,6 +67,7 @@ class Scheduler:
         self.inbox = Inbox(config, vocab_size, stop_tokens, executor.now)
         self.batches = 0  # launched so far
         self.flying: deque[tuple[Batch, list[Request]]] = deque()  # launched, not yet processed
+        self._last: tuple[Batch | None, list[Request]] = None, []  # the last batch, and whom it was made of
         self.stepping = False
         if start:
             restore(self, *start)
@@ -106,16 +106,22 @@ class Scheduler:
 
         A forward that fails ends its own requests (``finish_reason`` "error", ``error``); the step goes on.
         """
-        with self._stepping():
-            received = self._receive()
-            launched, processed = self._launch()
-            # with overlap the batch just launched stays in flight; what is before it, or all if it broke, is processed
-            ahead = 1 if self.config.overlap and self.flying and self.flying[-1][0] is launched else 0
-            if len(self.flying) > ahead:
-                processed = self._process()
-            if not (received or launched or processed):
-                return None
-            return self.announce(launched, processed)
+        self._begin()
+        try:
+            return self._step()
+        finally:
+            self.stepping = False
+
+    def _step(self) -> ev.StepFinished | None:
+        received = self._receive()
+        launched, processed = self._launch()
+        # with overlap the batch just launched stays in flight; what is before it, or all if it broke, is processed
+        ahead = 1 if self.config.overlap and self.flying and self.flying[-1][0] is launched else 0
+        if len(self.flying) > ahead:
+            processed = self._process()
+        if not (received or launched or processed):
+            return None
+        return self.announce(launched, processed)
 
     def advance(self, n: int, until: float = math.inf) -> ev.StepFinished | None:
         """As ``n`` calls of ``step``, fewer at will, and not beyond the first that ends after ``until`` (seconds).
@@ -124,29 +130,31 @@ class Scheduler:
         beforehand (the simulator's does); otherwise it is one ``step``. Gives the last StepFinished, None when there
         was nothing to do.
         """
-        with self._stepping():
-            taken = advance(self, n, until)
-        return taken or self.step()
+        self._begin()
+        try:
+            return advance(self, n, until) or self._step()
+        finally:
+            self.stepping = False
 
     def drain(self) -> None:
         """Process the batch in flight, if there is one, as a step that receives and launches nothing."""
         if self.flying:
-            with self._stepping():
+            self._begin()
+            try:
                 self._drained("snapshot")
                 self.announce(None, self._process())
+            finally:
+                self.stepping = False
 
-    @contextmanager
-    def _stepping(self) -> Iterator[None]:
+    def _begin(self) -> None:
         if self.stepping:
             raise RuntimeError("this engine is in the middle of a step: a hook may submit and abort, but not step")
         self.stepping = True
         self.bus.step = self.steps + 1
-        try:
-            yield
-        finally:
-            self.stepping = False
 
-    def announce(self, launched: Batch | None, processed: Batch | None, steps: int = 1) -> ev.StepFinished:
+    def announce(
+        self, launched: Batch | Decoded | None, processed: Batch | Decoded | None, steps: int = 1
+    ) -> ev.StepFinished:
         """The step is over, or the last of several."""
         self.steps += steps
         event = ev.StepFinished(
@@ -226,28 +234,29 @@ class Scheduler:
         """Put a batch together and launch it; the second is the batch in flight, if its pages had to be waited for."""
         requests = self.phase(self.prefill, self._decodable)
         drained = None
-        short = self.cache.short(requests)
-        if short and self.flying:
-            self._drained("pages", short)
-            drained = self._process()
-            requests = [r for r in requests if not r.finished]
-        while self.cache.short(requests) and self._retract_last(requests):
+        missing = self.cache.missing(requests)
+        short = self.cache.short(requests, missing)
+        while short:
+            if self.flying:
+                self._drained("pages", short)
+                drained = self._process()
+            elif not self._retract_last(requests):
+                break
             requests = [r for r in requests if r.row >= 0]
+            missing = self.cache.missing(requests)
+            short = self.cache.short(requests, missing)
         if not requests:
             return None, drained
-        if self.cache.allocate(requests):
+        if self.cache.allocate(requests, missing):
             self.prefill.retest = True
 
-        batch = self.batch(requests)
+        batch = self._batch(requests)
         for request, samples in zip(requests, batch.samples, strict=True):
-            if request.cached_len == request.matched and request.status == "prefill":  # its first forward
-                # the last token never gets KV, so from here on one token less is promised
-                ps = self.config.page_size
-                self.cache.reserve(request, pages_for(request.worst - 1, ps) - pages_for(request.worst, ps))
-            request.launch(samples)
-            if samples:
-                request.status = "running"
-                self.running[request.uid] = request
+            if request.status == "prefill":
+                self._prefills(request, samples)
+            length = request.cached_len = request.device_len
+            request.device_len = length + samples  # if it samples, the device knows one token more
+            request.in_flight += 1
         self.flying.append((batch, requests))
         if self.bus:
             self.bus.emit(
@@ -268,33 +277,54 @@ class Scheduler:
         except Exception as failure:
             self.flying.pop()
             self.cache.put_back(batch.poison)
-            self.table.put_back(batch.slot_writes, batch.token_writes)  # other requests' rows wait for some of them
+            self.table.put_back(batch.page_writes, batch.token_writes)  # other requests' rows wait for some of them
             self._fail(batch, requests, failure)
         return batch, drained
 
+    def _prefills(self, request: Request, samples: bool) -> None:
+        """A forward of its prompt, or of a chunk of it, is about to be launched."""
+        if request.cached_len == request.matched:  # its first
+            # the last token never gets KV, so from here on one token less is promised
+            ps = self.config.page_size
+            self.cache.reserve(request, pages_for(request.worst - 1, ps) - pages_for(request.worst, ps))
+        if samples:
+            request.status = "running"
+            self.running[request.uid] = request
+
     def _decodable(self) -> list[Request]:
         """Who may have one more token, by uid."""
-        return [r for _, r in sorted(self.running.items()) if r.can_decode]
+        running = self.running
+        return [r for uid in sorted(running) if (r := running[uid]).device_len < r.end]
 
-    def batch(self, requests: list[Request]) -> Batch:
+    def _batch(self, requests: list[Request]) -> Batch:
         """What the next forward of these requests is: the ledgers as they stand, and all writes since the last one."""
         self.batches += 1
-        decodes = sum([r.status == "running" for r in requests])
-        slot_writes, token_writes = self.table.take_writes()
-        return Batch(
-            number=self.batches,
-            phase="mixed" if 0 < decodes < len(requests) else "decode" if decodes else "prefill",
-            uids=tuple([r.uid for r in requests]),
-            rows=tuple([r.row for r in requests]),
-            starts=tuple([r.cached_len for r in requests]),
-            ends=tuple([r.device_len for r in requests]),
-            samples=tuple([r.device_len >= r.prefill_len for r in requests]),
-            params=tuple([r.params for r in requests]),
-            seeds=tuple([r.seed for r in requests]),
-            slot_writes=slot_writes,
-            token_writes=token_writes,
-            poison=self.cache.take_poison(),
-        )
+        starts = tuple([r.cached_len for r in requests])
+        ends = tuple([r.device_len for r in requests])
+        page_writes, token_writes = self.table.take_writes()
+        poison = self.cache.take_poison()
+        last, those = self._last
+        if last is not None and last.phase == "decode" and those == requests:  # they decode again: only lengths differ
+            same = (last.phase, last.uids, last.rows, starts, ends, last.samples, last.params, last.seeds)
+            batch = Batch(self.batches, *same, page_writes, token_writes, poison)
+        else:
+            decodes = sum([r.status == "running" for r in requests])
+            batch = Batch(
+                number=self.batches,
+                phase="mixed" if 0 < decodes < len(requests) else "decode" if decodes else "prefill",
+                uids=tuple([r.uid for r in requests]),
+                rows=tuple([r.row for r in requests]),
+                starts=starts,
+                ends=ends,
+                samples=tuple([r.device_len >= r.prefill_len for r in requests]),
+                params=tuple([r.params for r in requests]),
+                seeds=tuple([r.seed for r in requests]),
+                page_writes=page_writes,
+                token_writes=token_writes,
+                poison=poison,
+            )
+        self._last = batch, requests
+        return batch
 
     def _drained(self, reason: str, short: int = 0) -> None:
         batch, _ = self.flying[0]
@@ -334,13 +364,15 @@ class Scheduler:
             )
         for request, token, end, samples in zip(requests, result.tokens, batch.ends, batch.samples, strict=True):
             request.in_flight -= 1
-            if request.finished:  # it ended while this batch was in flight: nobody wants the token
+            if request.status == "finished":  # it ended while this batch was in flight: nobody wants the token
                 continue
             request.done_len = end
             if not samples:
                 continue
-            request.output_ids.append(token)
-            self.received(request)
+            output = request.output_ids
+            output.append(token)
+            if token in request.stop_tokens or len(output) == request.max_tokens or end == request.prefill_len:
+                self.received(request)
         self.release_completed()
         return batch
 
@@ -411,7 +443,7 @@ class Scheduler:
         self.table.free(request.row)
         if self.bus:
             self.bus.emit(ev.RowReleased, uid=request.uid, row=request.row, generation=request.generation)
-        request.row = -1
+        request.row, request.pages = -1, []
         self.prefill.retest = True
 
     def release_completed(self) -> None:
@@ -466,7 +498,7 @@ class Scheduler:
         )
 
 
-def _columns(batch: Batch | None) -> dict:
+def _columns(batch: Batch | Decoded | None) -> dict:
     """The fields of ``events.Counters`` that speak of the step's batch."""
     if batch is None:
         return {"phase": "idle", "uids": (), "num_tokens": 0}

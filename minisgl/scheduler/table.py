@@ -7,25 +7,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minisgl.core import pages_for
+from minisgl.core import PageWrites, TokenWrite
 
 
 class TableManager:
-    """The host's page table, int32 ``[max_running_requests + 1, max_seq_len rounded up to whole pages]``.
-
-    Entry ``[row, j]`` is the KV slot of token j, whatever the page size. The last row is the dummy request's. The
-    host's row changes at once; the same writes are queued for the device and travel with the next batch.
+    """Hands out rows. What is in them the host keeps as ``Request.pages``, which change at once; the device's page
+    table and token pool follow by the writes queued here, which travel with the next batch.
     """
 
-    def __init__(self, num_rows: int, max_seq_len: int, page_size: int, num_pages: int) -> None:
-        self.page_size = page_size
-        width = pages_for(max_seq_len, page_size) * page_size
-        self.page_table = np.full((num_rows + 1, width), num_pages * page_size, dtype=np.int32)
+    def __init__(self, num_rows: int) -> None:
         self.generations = [0] * num_rows  # how often each row was handed out; only grows
         self.free_rows = list(range(num_rows))  # a heap: the lowest row first keeps pictures calm
-        self._offsets = np.arange(page_size, dtype=np.int32)
-        self._slot_writes: list[tuple[int, int, np.ndarray]] = []
-        self._token_writes: list[tuple[int, int, np.ndarray]] = []
+        self._page_writes: list[PageWrites] = []
+        self._token_writes: list[TokenWrite] = []
 
     @property
     def num_free(self) -> int:
@@ -41,46 +35,26 @@ class TableManager:
         assert row not in self.free_rows, f"row {row} is free already"
         heapq.heappush(self.free_rows, row)
 
-    def slots(self, pages: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The slots of whole pages in a row, int32 ``[len(pages) * page_size]``."""
-        starts = np.asarray(pages, dtype=np.int32) * self.page_size
-        return (starts[:, None] + self._offsets).ravel()
-
-    def write_slots(self, row: int, first: int, slots: np.ndarray) -> None:
-        """Let the row from page ``first`` on be these slots: here now, on the device before the next forward.
-
-        The slots are kept until then: nobody may change them.
-        """
-        start = first * self.page_size
-        self.page_table[row, start : start + len(slots)] = slots
-        self._slot_writes.append((row, start, slots))
-
     def write_pages(self, row: int, first: int, pages: Sequence[int]) -> None:
-        """``write_slots``, by pages."""
+        """Queue pages for the device's row, from page ``first`` on. They are copied: the host's row may change."""
         if pages:
-            self.write_slots(row, first, self.slots(pages))
+            self.write(PageWrites((row,), (first,), (len(pages),), tuple(pages)))
+
+    def write(self, pages: PageWrites) -> None:
+        """The same for many rows at once. Nobody may change what is given."""
+        self._page_writes.append(pages)
 
     def write_tokens(self, row: int, tokens: np.ndarray) -> None:
-        """Queue a prompt for the device's token pool."""
+        """Queue a prompt for the device's token pool. Nobody may change it."""
         self._token_writes.append((row, 0, tokens))
 
-    def take_writes(self) -> tuple[list, list]:
-        """All writes since the last call, oldest first: slots, tokens."""
-        writes = self._slot_writes, self._token_writes
-        self._slot_writes, self._token_writes = [], []
+    def take_writes(self) -> tuple[list[PageWrites], list[TokenWrite]]:
+        """All writes since the last call, oldest first."""
+        writes = self._page_writes, self._token_writes
+        self._page_writes, self._token_writes = [], []
         return writes
 
-    def put_back(self, slot_writes: list, token_writes: list) -> None:
+    def put_back(self, page_writes: list[PageWrites], token_writes: list[TokenWrite]) -> None:
         """Queue writes again, before newer ones: the batch that took them never reached the device."""
-        self._slot_writes[:0] = slot_writes
+        self._page_writes[:0] = page_writes
         self._token_writes[:0] = token_writes
-
-    def pages(self, row: int, count: int) -> list[int]:
-        """The row's first ``count`` pages, read from its slots. A copy: safe to keep while the row changes."""
-        return (self.page_table[row, : count * self.page_size : self.page_size] // self.page_size).tolist()
-
-    def misplaced(self, row: int, count: int) -> list[int]:
-        """Positions within the row's first ``count`` pages whose slot is not at the same place in its page."""
-        slots = self.page_table[row, : count * self.page_size].reshape(-1, self.page_size)
-        first = slots[:, :1] // self.page_size * self.page_size
-        return np.flatnonzero(slots != first + self._offsets).tolist()

@@ -40,8 +40,10 @@ class Arrival:
     length: int | None = None
 
     def tokens(self) -> np.ndarray:
-        """The prompt, int32 ``[tokens]``."""
-        whole = self.prompt if isinstance(self.repeat, int) and self.repeat == 1 else self.prompt.repeat(self.repeat)
+        """The prompt, int32 ``[tokens]``; read-only, so that whoever keeps it need not copy it."""
+        as_is = isinstance(self.repeat, int) and self.repeat == 1
+        whole = self.prompt.view() if as_is else self.prompt.repeat(self.repeat)
+        whole.flags.writeable = False
         return whole[: self.length]
 
     @property

@@ -12,6 +12,13 @@ from minisgl.core import Batch, BatchResult, Request
 from minisgl.sim.costs import CostModel, Work, work_of
 
 VOCAB = 1 << 15  # drawn tokens are below it
+_DRAWN = [i * 40_503 % VOCAB for i in range(VOCAB)]  # every one once; each request starts elsewhere in this circle
+
+
+def _drawn(uid: int, n: int) -> list[int]:
+    """``n`` tokens that look like nothing, the same whenever they are asked for."""
+    start = uid * 2_654_435_761 % VOCAB
+    return (_DRAWN * (1 + (start + n) // VOCAB))[start : start + n] if start + n > VOCAB else _DRAWN[start : start + n]
 
 
 class SimulatedExecutor:
@@ -32,7 +39,7 @@ class SimulatedExecutor:
         self._in_flight: deque[tuple[Batch, float, float]] = deque()
         self._tokens: dict[int, list[int]] = {}  # of each request, after its prompt
         self._prompts: dict[int, int] = {}  # length
-        self._ends: dict[int, int] = {}  # how many tokens it has when one stops it
+        self._stops: dict[int, int] = {}  # how many it has when one stops it, if one ever does
         self.broken: dict[int, tuple[str, Exception]] = {}  # batch -> where it fails, launch or collect, and how
 
     def now(self) -> float:
@@ -44,15 +51,17 @@ class SimulatedExecutor:
 
     def expect(self, request: Request, output: np.ndarray) -> None:
         """A request generates ``output``; beyond it tokens are drawn, by uid and position, that do not stop it."""
-        known = output[: request.max_tokens + 1]
-        drawn = (request.uid * 2_654_435_761 + np.arange(len(known), request.max_tokens + 1) * 40_503) % VOCAB
-        for stop in sorted(request.stop_tokens, reverse=True):  # the one below is looked at next
-            drawn[drawn == stop] = VOCAB + stop
-        tokens = np.concatenate((known, drawn)).tolist()
-        stops = (i for i, token in enumerate(tokens) if token in request.stop_tokens) if request.stop_tokens else ()
+        known = output[: request.max_tokens + 1].tolist()
+        drawn = _drawn(request.uid, request.max_tokens + 1)[len(known) :]
+        for end in sorted(request.stop_tokens, reverse=True):  # the one below is looked at next
+            drawn = [VOCAB + end if token == end else token for token in drawn]
+        tokens = known + drawn
         self._tokens[request.uid] = tokens
         self._prompts[request.uid] = request.prompt_len
-        self._ends[request.uid] = next(iter(stops), len(tokens)) + 1
+        if request.stop_tokens:
+            stop = next((i + 1 for i, token in enumerate(tokens) if token in request.stop_tokens), None)
+            if stop is not None:
+                self._stops[request.uid] = stop
 
     def launch(self, batch: Batch) -> None:
         where, failure = self.broken.get(batch.number, ("", None))
@@ -85,13 +94,21 @@ class SimulatedExecutor:
         """What the request has at a position."""
         return self._tokens[uid][position - self._prompts[uid]]
 
-    def decode_ahead(self, requests: Sequence[Request], n: int, until: float) -> list[list[int]]:
-        """``n`` decode steps at once: see ``minisgl.scheduler.advance.DecodesAhead``."""
-        have = [len(r.output_ids) for r in requests]
-        n = min([n, *(self._ends[r.uid] - k for r, k in zip(requests, have, strict=True))])
-        kv = sum(r.device_len for r in requests) + np.arange(n) * len(requests)
-        ends = self.clock + np.cumsum(self.costs.seconds(Work(0, len(requests), kv, kv)) + np.zeros(n))
-        n = min(n, int(np.searchsorted(ends, until)) + 1)
-        self.clock = self._busy_until = float(ends[n - 1])
-        self.last_token |= dict.fromkeys([r.uid for r in requests], self.clock)
-        return [self._tokens[r.uid][k : k + n] for r, k in zip(requests, have, strict=True)]
+    # many decode steps at once: see ``minisgl.scheduler.advance.DecodesAhead``
+
+    def look_ahead(self, requests: Sequence[Request], n: int, until: float) -> tuple[int, float]:
+        if self._stops:
+            n = min([n, *[self._stops[r.uid] - len(r.output_ids) for r in requests if r.uid in self._stops]])
+        kv, clock, size, seconds = sum([r.device_len for r in requests]), self.clock, len(requests), self.costs.seconds
+        for step in range(1, n + 1):
+            clock += float(seconds(Work(0, size, kv, kv)))
+            if clock >= until:
+                return step, clock
+            kv += size
+        return n, clock
+
+    def decode_ahead(self, requests: Sequence[Request], n: int, clock: float) -> list[list[int]]:
+        self.clock = self._busy_until = clock
+        self.last_token |= dict.fromkeys([r.uid for r in requests], clock)
+        tokens = self._tokens
+        return [tokens[r.uid][(k := len(r.output_ids)) : k + n] for r in requests]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from threading import RLock
 from typing import Any
@@ -49,6 +51,10 @@ class Simulator:
 
         ``watch`` is called between steps with the seconds since the start; what it raises ends the run.
         """
+        with _without_collector():
+            return self._run(workload, watch)
+
+    def _run(self, workload: Workload, watch: Callable[[float], object] | None) -> Outcome:
         scheduler, executor = self.scheduler, self.executor
         scheduler.inbox.stop_tokens = workload.stop_tokens
         origin = executor.now()
@@ -107,3 +113,15 @@ class Simulator:
 
     def __repr__(self) -> str:
         return f"Simulator({self.scheduler}, {self.executor.costs})"
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """A run keeps all its requests and makes no cycles: looking for some, again and again, would be an eighth of it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

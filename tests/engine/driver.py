@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 
-from minisgl.core import Batch, BatchResult, SamplingParams, pages_for
+import numpy as np
+
+from minisgl.core import Batch, BatchResult, PageWrites, SamplingParams, TokenWrite, pages_for
 from minisgl.engine import EngineExecutor
 
 GREEDY = SamplingParams()
@@ -19,29 +21,32 @@ class Driver:
         self.free_pages = random.Random(7).sample(range(num_pages), num_pages)
         self.prompts: dict[int, list[int]] = {}
         self.tokens: dict[int, list[int]] = {}
-        self.slots: dict[int, list[int]] = {}
+        self.pages: dict[int, list[int]] = {}
         self.params: dict[int, SamplingParams] = {}
         self.number = 0
-        self.token_writes: list[tuple[int, int, list[int]]] = []
-        self.slot_writes: list[tuple[int, int, list[int]]] = []
+        self.token_writes: list[TokenWrite] = []
+        self.page_writes: list[PageWrites] = []
 
     def admit(self, row: int, prompt: list[int], prefix: int = 0, of: int = 0, params: SamplingParams = GREEDY) -> None:
-        """Give ``row`` a prompt; its first ``prefix`` tokens use the slots of row ``of``."""
+        """Give ``row`` a prompt; its first ``prefix`` tokens, whole pages, use the pages of row ``of``."""
         self.prompts[row], self.tokens[row], self.params[row] = prompt, list(prompt), params
-        self.slots[row] = self.slots[of][:prefix] if prefix else []
-        self.token_writes.append((row, 0, prompt))
+        self.pages[row] = self.pages[of][: prefix // self.page_size] if prefix else []
+        self.token_writes.append((row, 0, np.array(prompt)))
         if prefix:
-            self.slot_writes.append((row, 0, self.slots[row]))
+            self._write(row, 0)
+
+    def _write(self, row: int, first: int) -> None:
+        pages = tuple(self.pages[row][first:])
+        self.page_writes.append(PageWrites((row,), (first,), (len(pages),), pages))
 
     def launch(self, spans: dict[int, tuple[int, int]]) -> Batch:
         """Compute tokens ``[start, end)`` of each row; a row samples when ``end`` reaches its prompt's end."""
         for row, (_, end) in spans.items():
-            slots = self.slots[row]
-            start = len(slots)
-            while len(slots) < pages_for(end, self.page_size) * self.page_size:
-                page = self.free_pages.pop()
-                slots.extend(range(page * self.page_size, (page + 1) * self.page_size))
-            self.slot_writes.append((row, start, slots[start:]))
+            pages = self.pages[row]
+            first = len(pages)
+            while len(pages) < pages_for(end, self.page_size):
+                pages.append(self.free_pages.pop())
+            self._write(row, first)
         self.number += 1
         batch = Batch(
             number=self.number,
@@ -53,10 +58,10 @@ class Driver:
             samples=tuple(end >= len(self.prompts[row]) for row, (_, end) in spans.items()),
             params=tuple(self.params[row] for row in spans),
             seeds=tuple(1000 + row for row in spans),
-            slot_writes=self.slot_writes,
+            page_writes=self.page_writes,
             token_writes=self.token_writes,
         )
-        self.slot_writes, self.token_writes = [], []
+        self.page_writes, self.token_writes = [], []
         self.executor.launch(batch)
         return batch
 

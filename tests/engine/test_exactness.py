@@ -85,7 +85,7 @@ def test_prefilling_again_over_used_rows_and_pages(tiny_folder):
     driver.admit(0, PROMPTS[3])
     driver.prefill(0)
     driver.decode(0, steps=5)
-    driver.free_pages = [slot // 4 for slot in driver.slots[0][::4]]
+    driver.free_pages = driver.pages[0][:]
     driver.admit(0, PROMPTS[2])
     driver.prefill(0)
     driver.decode(0, steps=NEW - 1)

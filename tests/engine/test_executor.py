@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from minisgl.config import EngineConfig
+from minisgl.core import PageWrites, slots_of
 from minisgl.engine import load_engine
-from minisgl.engine.executor import scatter
+from minisgl.engine.executor import scatter_pages, scatter_tokens
 from tests.engine.driver import Driver
 from tests.models.reference import reference_tokens
 
@@ -33,7 +34,7 @@ def test_writes_land_before_the_forward_and_samples_after(driver):
     driver.run({1: (0, 3)})
     row = driver.executor.token_pool[1].tolist()
     assert row[:4] == [5, 6, 7, driver.tokens[1][3]]
-    assert driver.executor.page_table[1, :4].tolist() == driver.slots[1]
+    assert driver.executor.page_table[1, :4].tolist() == slots_of(driver.pages[1], 4).tolist()[:4]
 
 
 def test_a_chunk_leaves_the_token_pool_alone(driver):
@@ -74,10 +75,13 @@ def test_a_decode_takes_its_input_from_the_token_pool_before_the_host_has_read_i
     assert tokens == reference_tokens(tiny_folder("llama"), [5, 6, 7], 3)
 
 
-def test_scatter_takes_lists_tuples_and_arrays_and_the_later_write_wins():
-    table = torch.zeros(3, 6, dtype=torch.int32)
-    scatter(table, [(0, 1, [1, 2, 3]), (2, 0, (4,)), (0, 2, np.array([8, 9, 10])), (1, 5, []), (0, 2, [11])])
-    assert table.tolist() == [[0, 1, 11, 9, 10, 0], [0] * 6, [4, 0, 0, 0, 0, 0]]
+def test_the_later_of_two_writes_wins():
+    pool, table = torch.zeros(2, 3, 6, dtype=torch.int32)
+    runs = [(0, 1, [1, 2, 3]), (2, 0, [4]), (0, 2, [8, 9, 10]), (1, 5, []), (0, 2, [11])]
+    scatter_tokens(pool, [(row, start, np.array(run, np.int32)) for row, start, run in runs])
+    assert pool.tolist() == [[0, 1, 11, 9, 10, 0], [0] * 6, [4, 0, 0, 0, 0, 0]]
+    scatter_pages(table, [PageWrites((0, 2), (1, 0), (2, 1), (1, 2, 3)), PageWrites([0], [1], [1], [9])], page_size=2)
+    assert table.tolist() == [[0, 0, 18, 19, 4, 5], [0] * 6, [6, 7, 0, 0, 0, 0]]
 
 
 class TestRunningAhead:

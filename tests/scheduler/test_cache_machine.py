@@ -43,7 +43,7 @@ class CacheMachine(Machine):
         config = EngineConfig(page_size=page_size, num_pages=num_pages, prefix_cache=prefix_cache)
         self.page_size, self.num_pages = page_size, num_pages
         self.bus = EventBus(lambda: 0.0)
-        self.table = TableManager(4, WIDTH, page_size, num_pages)
+        self.table = TableManager(4)
         self.cache = CacheManager(config, self.table, self.bus)
         self.handoffs: list[Handoff] = []
         self.bus.on(Handoff, self.handoffs.append)
@@ -115,9 +115,7 @@ class CacheMachine(Machine):
         request.status, request.handle = "prefill", handle
         request.cached_len = request.device_len = request.done_len = handle.length
         request.row, request.generation = self.table.allocate()
-        pages = self.cache.prefix.pages(handle)
-        request.num_pages = len(pages)
-        self.table.write_pages(request.row, 0, pages)
+        request.pages = self.cache.prefix.pages(handle)
         self.cache.reserve(request, need)
         self.rows[request] = self.tree.numbers(prefix)
         self.locked[request] = prefix
@@ -131,18 +129,18 @@ class CacheMachine(Machine):
         for r in batch:
             r.device_len = min(r.cached_len + chunk, r.prompt_len) if r.cached_len < r.prompt_len else r.cached_len + 1
         while self.short(batch) > 0:  # only who takes more than was promised to it can be short, with nothing in flight
-            assert self.cache.short(batch) == self.short(batch)
+            assert self.cache.short(batch, self.cache.missing(batch)) == self.short(batch)
             self.saw("short")
             greedy = [r for r in batch if self.wanted(r) > r.reserved]
             greedy[-1].device_len = greedy[-1].cached_len
             batch.remove(greedy[-1])
-        assert self.cache.short(batch) == 0
+        assert self.cache.short(batch, self.cache.missing(batch)) == 0
         wanted = [self.wanted(r) for r in batch]
         evicts = sum(wanted) > len(self.free)
         if evicts:
             self.saw("evicted")
             self.free += self.tree.evict(sum(wanted) - len(self.free))
-        assert self.cache.allocate(batch) == evicts
+        assert self.cache.allocate(batch, self.cache.missing(batch)) == evicts
         for r, n in zip(batch, wanted, strict=True):
             self.rows[r] += self.free[:n]
             self.free = self.free[n:]
@@ -255,12 +253,12 @@ class CacheMachine(Machine):
     def the_ledgers_are_the_models(self):
         assert list(self.cache.allocator) == self.free
         assert self.cache.prefix.nodes() == self.tree.nodes()
-        assert [page for page, _ in self.cache.waiting] == self.pending
+        assert [page for _, pages in self.cache.waiting for page in pages] == self.pending
         assert self.cache.pending == len(self.pending)
         assert self.cache.reserved == sum(r.reserved for r in self.rows)
         for r, pages in self.rows.items():
             if not r.finished:
-                assert self.table.pages(r.row, r.num_pages) == pages
+                assert r.pages == pages
                 assert r.reserved == max(0, self.pages_for(r.worst) - len(pages))
 
     @invariant()

@@ -408,7 +408,7 @@ def test_with_check_a_wrong_ledger_stops_the_step_that_made_it():
     run = Run(check=True)
     run.submit([1, 2, 3], 4)
     run.scheduler.step()
-    run.scheduler.table.page_table[0, 0] = 30
+    run.scheduler.running[0].pages[0] = 30
     with pytest.raises(LedgerError, match="after step 2"):
         run.scheduler.step()
 

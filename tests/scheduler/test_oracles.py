@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minisgl.core import Request, SamplingParams, pages_for
+from minisgl.core import Request, SamplingParams, pages_for, slots_of
 from minisgl.events import BatchScheduled, Handoff, PagesAllocated
 from tests.fakes import Run, expected
 
@@ -56,13 +56,13 @@ def test_allocation():
     run = Run(prefix_cache="naive", page_size=4, num_pages=8, max_seq_len=32)
     request = run.submit([1, 2, 3, 4, 5, 6], 8)
     run.scheduler.step()
-    table = run.scheduler.table.page_table
-    assert table[0, :8].tolist() == list(range(8)) and run.scheduler.cache.free == 6
+    assert request.pages == [0, 1] and run.scheduler.cache.free == 6
+    assert run.executor.page_table[0, :8].tolist() == list(range(8))
     run.scheduler.step()  # device_len 7 needs no page
     run.scheduler.step()
     assert run.scheduler.cache.free == 6 and request.device_len == 9
     run.scheduler.step()  # token 8, the ninth, opens one
-    assert run.scheduler.cache.free == 5 and table[0, 8] % 4 == 0
+    assert run.scheduler.cache.free == 5 and len(request.pages) == 3
     assert [e.counts for e in run.of(PagesAllocated)] == [(2,), (1,)]
 
 
@@ -81,16 +81,14 @@ def test_cached_6_device_9_takes_exactly_one_page():
 
 def test_page_table_rows():
     """ps 16: a request with page 2 and 4 slots of page 5 has the row 32..47, 80..83."""
-    run = Run(page_size=16, num_pages=12, max_seq_len=64)
-    table = run.scheduler.table
-    table.write_pages(0, 0, [2, 5])
-    table.write_pages(1, 0, [10])
-    assert table.page_table[0, :20].tolist() == [*range(32, 48), *range(80, 84)]
-    assert table.page_table[1, :5].tolist() == list(range(160, 165))
-    assert table.pages(0, 2) == [2, 5]
-    assert table.misplaced(0, 2) == []
-    table.page_table[0, 17] = 99
-    assert table.misplaced(0, 2) == [17]
+    assert slots_of([2, 5], 16)[:20].tolist() == [*range(32, 48), *range(80, 84)]
+    run = Run(page_size=16, num_pages=12, max_seq_len=64, check=False)
+    order = [2, 5, *(page for page in range(12) if page not in (2, 5))]  # of the free list
+    run.scheduler.cache.allocator.restore([order.index(page) for page in range(12)], taken=0)
+    request = run.submit(list(range(20)), 4)
+    run.scheduler.step()
+    assert request.pages == [2, 5]
+    assert run.executor.page_table[0, :20].tolist() == [*range(32, 48), *range(80, 84)]
 
 
 class TestPagesNotTokens:
@@ -124,7 +122,7 @@ class TestPagesNotTokens:
         prompt = list(range(70))
         request = run.submit(prompt, 20)
         run.play()
-        assert run.scheduler.table.page_table.shape[1] == 128
+        assert run.executor.page_table.shape[1] == 128
         assert request.output_ids == expected(prompt, 20)
 
 
@@ -188,6 +186,6 @@ def test_the_four_segments():
         ("tail", 8, 12, (5,)),
     ]
     assert handoff.replaced == (0, 1)
-    assert run.scheduler.table.pages(second.row, 3) == [0, 1, 5]
+    assert second.pages == [0, 1, 5]
     run.play()
     assert second.output_ids == expected(list(range(10)), 3)

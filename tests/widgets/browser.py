@@ -35,6 +35,7 @@ class Browser:
         self.index: dict[str, list[int]] = {name: [] for name in head["index"]}
         self.marks: list[list] = [[], [], [], []]
         self.texts: dict[int, str] = {}
+        self.learned: list[int] = []  # token ids, as often as their text came
         self.take(parts)
 
     def take(self, parts: list[tuple[str, int, int, Any]]) -> None:
@@ -49,6 +50,7 @@ class Browser:
         for column, values in zip(self.marks, head["marks"], strict=True):
             column += values
         self.texts |= dict(zip(*head["texts"], strict=True))
+        self.learned += head["texts"][0]
         self.extent = head["extent"]
 
     def receive(self, content: dict, buffers: Any = None) -> None:

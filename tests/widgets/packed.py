@@ -21,7 +21,7 @@ def unpack(data: bytes) -> Any:
     sections = {section: array(section, body).tolist() for section, body in zip("dihb", numbers, strict=True)}
     at = dict.fromkeys(sections, 0)
     firsts = iter(firsts)
-    lists: list[list[int]] = []
+    lists: list[list] = []
 
     def take(section: str, n: int) -> list[int]:
         found = sections[section][at[section] : at[section] + n]
@@ -29,7 +29,9 @@ def unpack(data: bytes) -> Any:
         return [int(x) for x in found]
 
     for kind, length in zip(kinds, lengths, strict=True):
-        if kind.isupper():
+        if kind == "t":
+            lists.append([x == 1 for x in take("b", length)])
+        elif kind.isupper():
             lists.append(list(accumulate(take(kind.lower(), length - 1), initial=next(firsts))))
         else:
             lists.append(take(kind, length))

@@ -8,8 +8,8 @@ read them. A packed value is::
     float64, int32, int16, int8     the lists' numbers, one after the other
 
 ``kinds`` has a letter a list: d i h b say where its numbers are; a capital says that they are differences, after a
-first number that is in ``firsts``. Equal lists are written once, so whoever reads them must not change them. All
-numbers are little-endian. ``static/decode.js`` reads it.
+first number that is in ``firsts``; t is a list of booleans, kept as 0 and 1 among the int8. Equal lists are written
+once, so whoever reads them must not change them. All numbers are little-endian. ``static/decode.js`` reads it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class _Lists:
         self.lengths: list[int] = []
         self.firsts: list[int] = []
         self.numbers = {section: bytearray() for section in SECTIONS}
-        self._known: dict[tuple, dict[str, int]] = {}
+        self._known: dict[tuple[bool, tuple], dict[str, int]] = {}
 
     def strip(self, value: Any) -> Any:
         kind = type(value)
         if kind is tuple or kind is list:
-            if len(value) >= LONG and type(value[0]) is int:
+            if len(value) >= LONG and type(value[0]) in (int, bool):
                 found = self._taken_out(value)
                 if found:
                     return found
@@ -59,36 +59,36 @@ class _Lists:
         return value
 
     def _taken_out(self, value: Any) -> dict[str, int] | None:
-        key = tuple(value)
+        truth = type(value[0]) is bool  # in a dict, (True, False) is (1, 0)
+        key = (truth, tuple(value))
         found = self._known.get(key)
         if found is None:
             try:
-                low, high = min(key), max(key)
-                kind, written = _narrowest(key, low, high)
+                kind, written = ("t", _bytes("b", value)) if truth else _narrowest(value, min(value), max(value))
             except TypeError:  # something else is among the numbers
                 return None
             if kind.isupper():
-                self.firsts.append(key[0])
-            self.numbers[kind.lower()] += written
+                self.firsts.append(value[0])
+            self.numbers["b" if truth else kind.lower()] += written
             self._known[key] = found = {"$": len(self.kinds)}
             self.kinds.append(kind)
-            self.lengths.append(len(key))
+            self.lengths.append(len(value))
         return found
 
 
 _CONTAINERS = {tuple, list, dict}
 
 
-def _narrowest(key: tuple, low: int, high: int) -> tuple[str, bytes]:
+def _narrowest(numbers: Any, low: int, high: int) -> tuple[str, bytes]:
     """The numbers, or their differences where those are narrower."""
     plain = _section(low, high)
     if plain == "b":
-        return plain, _bytes(plain, key)
-    steps = [b - a for a, b in pairwise(key)]
+        return plain, _bytes(plain, numbers)
+    steps = [b - a for a, b in pairwise(numbers)]
     differences = _section(min(steps), max(steps))
     if SECTIONS.index(differences) > SECTIONS.index(plain):
         return differences.upper(), _bytes(differences, steps)
-    return plain, _bytes(plain, key)
+    return plain, _bytes(plain, numbers)
 
 
 def _section(low: int, high: int) -> str:

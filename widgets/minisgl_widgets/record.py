@@ -20,6 +20,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -132,9 +133,15 @@ class Encoder:
         """What is new since ``sent``: ``index`` (a column each of COLUMNS, the numbers after the step; ``batch`` is how
         many of ``uids`` are the step's), ``violations``, ``marks`` for the requests' spans, ``extent`` (most tests in a
         pass, nodes that ever were, pages that a test asked for at most), ``texts`` (ids, and what they say)."""
-        texts = list(self.feed.texts.items())
-        new = {name: values[self._sent[name] :] for name, values in self._columns(texts).items()}
-        self._sent |= {name: len(values) for name, values in self._columns(texts).items()}
+        texts, known = self.feed.texts, self._sent["texts"]
+        new: dict[str, list] = {
+            "uids": self._uids[self._sent["uids"] :],
+            "violations": self._violations[self._sent["violations"] :],
+            "marks": self._marks[self._sent["marks"] :],
+            "texts": list(islice(texts.items(), known, None)) if len(texts) > known else [],
+        }
+        for name, values in new.items():
+            self._sent[name] += len(values)
         return {
             "index": {name: values[self.sent :] for name, values in self._index.items()},
             "uids": new["uids"],
@@ -143,9 +150,6 @@ class Encoder:
             "extent": self._extent,
             "texts": _transposed(new["texts"], 2),
         }
-
-    def _columns(self, texts: list[tuple[int, str]]) -> dict[str, list]:
-        return {"texts": texts, "marks": self._marks, "uids": self._uids, "violations": self._violations}
 
     def _new_leaps(self) -> list[Part]:
         known, self._sent["leaps"] = self._sent["leaps"], len(self._leaps)
@@ -254,7 +258,7 @@ def _changes(deltas: Sequence[Delta], step: int) -> dict[str, list[int]]:
 
 
 def _contain(parts: Sequence[Part], deflate: bool) -> bytes:
-    bodies = [zlib.compress(body, 9) if deflate else body for *_, body in parts]
+    bodies = [zlib.compress(body, 6) if deflate else body for *_, body in parts]
     entries = [[*part[:3], len(body)] for part, body in zip(parts, bodies, strict=True)]
     directory = msgspec.json.encode({"version": VERSION, "deflated": deflate, "parts": entries})
     return b"".join([struct.pack("<I", len(directory)), directory, *bodies])

@@ -90,12 +90,10 @@ export class Chart {
   }
 
   /** @param {import("./stage.js").Frame} frame */
-  draw({ store, step }) {
+  draw({ store, state, step }) {
     const { width, height } = this;
-    const i = step - store.first - 1;
-    const at = (/** @type {string} */ name) => (i < 0 ? 0 : store.index[name][i]);
-    const used = at("owned_pages") - at("pending_pages") + at("protected_pages");
-    const promised = at("reserved_pages");
+    const { owned_pages, pending_pages, protected_pages, reserved_pages: promised } = state.counters;
+    const used = owned_pages - pending_pages + protected_pages;
     const rest = store.numPages - used - promised;
     Object.assign(this.el.dataset, { used, promised, rest });
     this.note.replaceChildren(
@@ -110,7 +108,7 @@ export class Chart {
       this.key = key;
       this._draw(store, x, inner);
     }
-    const middle = x(Math.max(0, i) + 0.5).toFixed(1);
+    const middle = x(Math.max(0, step - store.first - 1) + 0.5).toFixed(1);
     for (const [name, value] of Object.entries({ x1: middle, x2: middle, y1: TOP - 4, y2: height - BOTTOM + 4 })) this.here.setAttribute(name, String(value));
     this.svg.setAttribute("aria-label", `Pages over ${count(store.length, "step")}, ${store.numPages} in all. At step ${step}: ${used} used, ${promised} promised, ${rest} left to promise.`);
   }

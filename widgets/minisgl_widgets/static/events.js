@@ -2,7 +2,7 @@
 import { h, say, count, chip, middle } from "./look.js";
 
 const EVENT_LINE = 24;
-const SLICE = 8; // milliseconds of reading between two frames
+const SLICE = 5; // milliseconds of reading between two frames
 const LONGEST_TOLD = 300; // characters of a sentence shown
 
 /** The event log: every event of the run in words, one line each, with the function that made it. */
@@ -26,6 +26,7 @@ export class EventLog {
     this.top = this.high = 0;
     this.shown = NaN; // the step that was last brought into sight
     this.types = new Set();
+    this.key = ""; // what is drawn
     this.type = h("select", { class: "msgl-types", "aria-label": "type of event", onchange: () => this._sift() }, h("option", { value: "" }, "with a sentence"), h("option", { value: "*" }, "every event"));
     this.text = h("input", { type: "search", class: "msgl-search", placeholder: "in its words", "aria-label": "words to look for", oninput: () => this._sift() });
     this.note = h("span", { class: "msgl-hint", role: "status" });
@@ -50,6 +51,7 @@ export class EventLog {
     this.passed = [];
     this.sifted = 0;
     this.shown = NaN;
+    this.key = "";
     this.stage.redraw();
   }
 
@@ -80,10 +82,16 @@ export class EventLog {
     if (this.read < store.length && performance.now() >= until) this.stage.redraw();
   }
 
-  /** Sizes, read before anything is drawn. */
+  /** Sizes, read before anything is drawn; scrolling later would lay out the page once more. */
   measure() {
     this.top = this.body.scrollTop;
     this.high = this.body.clientHeight;
+    const step = this.stage.cursor?.step ?? 0;
+    if (this.shown === step || this.read < step - this.stage.store.first) return;
+    this.shown = step;
+    const from = this._place(step) * EVENT_LINE;
+    const to = Math.min(this._place(step + 1) * EVENT_LINE, from + this.high);
+    if (from < this.top || to > this.top + this.high) this.body.scrollTop = this.top = Math.max(0, from - EVENT_LINE);
   }
 
   /** The first event that passed at or after a step, as a place in `passed`. @param {number} step */
@@ -110,12 +118,7 @@ export class EventLog {
     this.rows.style.height = `${this.passed.length * EVENT_LINE}px`;
     const reading = this.read < store.length ? `, ${this.read} of ${store.length} steps read` : "";
     say(this.note, `${count(this.passed.length, "event")}${reading}`);
-    if (this.shown !== step && this.read >= step - store.first) {
-      this.shown = step;
-      const from = this._place(step) * EVENT_LINE;
-      const to = this._place(step + 1) * EVENT_LINE;
-      if (from < this.top || Math.min(to, from + this.high) > this.top + this.high) this.body.scrollTop = this.top = Math.max(0, from - EVENT_LINE);
-    }
+    if (this.shown !== step && this.read >= step - store.first) this.stage.redraw(); // its place is known only now
     const from = Math.max(0, Math.floor(this.top / EVENT_LINE) - 4);
     const to = Math.min(this.passed.length, from + Math.ceil(this.high / EVENT_LINE) + 8);
     const key = [from, to, this.passed.length, step].join(" ");

@@ -44,7 +44,7 @@ export class CopyPath {
     this.text = h("code");
     this.done = h("span", { class: "msgl-sr", role: "status" });
     this.el = h("button", { type: "button", class: "msgl-btn msgl-copy", title: "Copy the Python expression of what is held (click something to hold it)", onclick: () => this.copy() },
-      h("span", { "aria-hidden": "true" }, "⧉ "), h("span", { class: "msgl-sr" }, "copy "), this.text, this.done);
+      h("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, h("path", { d: "M2 2h8v2H4v6H2zM6 6h8v8H6z", fill: "currentColor" })), h("span", { class: "msgl-sr" }, "copy "), this.text, this.done);
   }
 
   async copy() {
@@ -66,7 +66,9 @@ export class CopyPath {
 
   /** @param {import("./stage.js").Frame} frame */
   draw({ state, held }) {
-    say(this.text, pathOf(state, held));
+    const path = pathOf(state, held);
+    if (this.text.textContent === path) return;
+    say(this.text, path);
     say(this.done, "");
   }
 }

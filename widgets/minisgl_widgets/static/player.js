@@ -22,6 +22,7 @@ export class Player {
     this.last = 0;
     this.timer = 0;
     this.width = this.height = 0;
+    this.trackKey = "";
     const button = (/** @type {keyof typeof SIGNS} */ name, /** @type {string} */ label, /** @type {() => void} */ act) =>
       h("button", { type: "button", class: `msgl-btn msgl-${name}`, "aria-label": label, title: label, onclick: act },
         h("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, h("path", { d: SIGNS[name], fill: "currentColor" })));

@@ -19,7 +19,7 @@
  *   what has not happened: admitted and first are the first time; `before`: it was there when the record began, so those
  *   that had happened by then say the record's first step. `verdicts`: when its admission verdict became another
  */
-import { bytesOf, inflate, partsOf, unpack } from "./decode.js";
+import { bytesOf, inflate, partsOf, unpack, unpackEach } from "./decode.js";
 
 export const FREE = -1;
 export const CACHE = -2;
@@ -41,15 +41,18 @@ export function fresh(value) {
   return value;
 }
 
-/** What is at a path. @param {any} state @param {Path} path */
-function reach(state, path) {
-  for (const part of path) state = state[/** @type {string} */ (part)];
+// What follows runs for every change of every step that is walked, so it takes paths and changes apart by index: unpacking
+// them into variables would make lists that live for a moment only.
+
+/** What is at the first `depth` parts of a path. @param {any} state @param {Path} path @param {number} depth */
+function reach(state, path, depth) {
+  for (let i = 0; i < depth; i++) state = state[/** @type {string} */ (path[i])];
   return state;
 }
 
 /** Set an entry; null removes it. @param {any} state @param {Path} path @param {any} value */
 function put(state, path, value) {
-  const table = reach(state, path.slice(0, -1));
+  const table = reach(state, path, path.length - 1);
   const key = /** @type {string} */ (path[path.length - 1]);
   if (value === null) delete table[key];
   else table[key] = fresh(value);
@@ -58,49 +61,55 @@ function put(state, path, value) {
 /** Set one entry for each key: the path's null is read as that key. @param {any} state @param {Path} path @param {any[]} keys
  * @param {any} values as many, or the one that all get */
 function fill(state, path, keys, values) {
-  const { table, field } = at(state, path);
+  const hole = path.indexOf(null);
+  const table = reach(state, path, hole);
   const many = Array.isArray(values);
-  for (let i = 0; i < keys.length; i++) {
-    const value = many ? values[i] : values;
-    if (field === undefined) table[keys[i]] = value;
-    else table[keys[i]][field] = value;
+  if (hole + 1 === path.length) for (let i = 0; i < keys.length; i++) table[keys[i]] = many ? values[i] : values;
+  else {
+    const field = /** @type {string} */ (path[hole + 1]);
+    for (let i = 0; i < keys.length; i++) table[keys[i]][field] = many ? values[i] : values;
   }
 }
 
-/** What is at a path's null, and the one part behind it, if any. @param {any} state @param {Path} path */
-function at(state, path) {
+/** Put a value at the end of each key's list, or take one off: `values` null. @param {any} state @param {Path} path
+ * @param {any[]} keys @param {any[] | null} values */
+function extend(state, path, keys, values) {
   const hole = path.indexOf(null);
-  return { table: reach(state, path.slice(0, hole)), field: /** @type {string | undefined} */ (path[hole + 1]) };
+  const table = reach(state, path, hole);
+  const field = /** @type {string | undefined} */ (path[hole + 1]);
+  for (let i = 0; i < keys.length; i++) {
+    const list = field === undefined ? table[keys[i]] : table[keys[i]][field];
+    if (values) list.push(values[i]);
+    else list.pop();
+  }
 }
 
 /** Exchange part of a list, which becomes a new one: a view sees by that what it has drawn already.
- * @param {any} state @param {Path} path @param {number} from @param {any[]} removed @param {any[]} inserted */
+ * @param {any} state @param {Path} path @param {number} from @param {number} removed how many @param {any[]} inserted */
 function exchange(state, path, from, removed, inserted) {
-  const table = reach(state, path.slice(0, -1));
+  const table = reach(state, path, path.length - 1);
   const key = /** @type {string} */ (path[path.length - 1]);
-  table[key] = table[key].slice(0, from).concat(inserted, table[key].slice(from + removed.length));
-}
-
-/** The list that each key leads to. @param {any} state @param {Path} path @param {any[]} keys @returns {any[][]} */
-function lists(state, path, keys) {
-  const { table, field } = at(state, path);
-  return keys.map((key) => (field === undefined ? table[key] : table[key][field]));
+  const list = table[key];
+  if (from + removed === list.length) table[key] = from ? list.slice(0, from).concat(inserted) : inserted.slice();
+  else table[key] = list.slice(0, from).concat(inserted, list.slice(from + removed));
 }
 
 /** @param {any} state @param {Change} change */
-function apply(state, [kind, path, ...what]) {
-  if (kind === "set") put(state, path, what[1]);
-  else if (kind === "column") fill(state, path, what[0], what[2]);
-  else if (kind === "append") lists(state, path, what[0]).forEach((list, i) => list.push(what[1][i]));
-  else exchange(state, path, what[0], what[1], what[2]);
+function apply(state, change) {
+  const path = change[1];
+  if (change[0] === "set") put(state, path, change[3]);
+  else if (change[0] === "column") fill(state, path, change[2], change[4]);
+  else if (change[0] === "append") extend(state, path, change[2], change[3]);
+  else exchange(state, path, change[2], change[3].length, change[4]);
 }
 
 /** @param {any} state @param {Change} change */
-function undo(state, [kind, path, ...what]) {
-  if (kind === "set") put(state, path, what[0]);
-  else if (kind === "column") fill(state, path, what[0], what[1]);
-  else if (kind === "append") for (const list of lists(state, path, what[0])) list.pop();
-  else exchange(state, path, what[0], what[2], what[1]);
+function undo(state, change) {
+  const path = change[1];
+  if (change[0] === "set") put(state, path, change[2]);
+  else if (change[0] === "column") fill(state, path, change[2], change[3]);
+  else if (change[0] === "append") extend(state, path, change[2], null);
+  else exchange(state, path, change[2], change[4].length, change[3]);
 }
 
 /** @param {any} state @param {Change[]} delta */
@@ -220,6 +229,7 @@ export class RunStore {
       if (part.bytes) continue;
       await inflate(part);
       if (load !== this._loads) return;
+      if (part.name === "leap") this._read(part); // so that the first long jump need not
       if (i % 16 === 0) this._tell("more");
     }
     this.whole = true;
@@ -348,7 +358,7 @@ export class RunStore {
   delta(step) {
     const i = step - this.first - 1;
     const part = this._partOf("steps", i);
-    return part ? this._read(part)[i - part.first] : [];
+    return part ? this._read(part)(i - part.first) : [];
   }
 
   /** A step's events; null while they are not readable yet. @param {number} step @returns {Told[] | null} */
@@ -404,7 +414,8 @@ export class RunStore {
   /** @param {Part} part */
   _read(part) {
     if (part.value === undefined) {
-      part.value = unpack(/** @type {Uint8Array} */ (part.bytes));
+      const read = part.name === "steps" ? unpackEach : unpack;
+      part.value = read(/** @type {Uint8Array} */ (part.bytes));
       if (part.name !== "leap") {
         this._decoded.push(part);
         if (this._decoded.length > DECODED) /** @type {Part} */ (this._decoded.shift()).value = undefined;
@@ -431,6 +442,7 @@ export class Cursor {
   constructor(store, step = store.last) {
     this.store = store;
     this.index = 0; // deltas that are applied
+    /** @type {any} */
     this.state = fresh(store.keyframe);
     this.moveTo(step);
   }

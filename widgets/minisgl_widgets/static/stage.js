@@ -109,6 +109,8 @@ export class Stage {
     this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.copy.el, this.lamp.el), this.player.el);
     this.root = h("div", { class: `msgl${compact ? " msgl-compact" : ""}`, tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
     el.append(this.root);
+    // below a page's own heading the views are its sections, below a title of this stage they are one level deeper
+    if (heading) for (const panel of this.root.querySelectorAll("h3")) panel.setAttribute("aria-level", "2");
 
     this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this._key(e));
     for (const kind of ["pointerover", "focusin"]) this.root.addEventListener(kind, (/** @type {Event} */ e) => this._hover(e));
@@ -116,6 +118,8 @@ export class Stage {
     this.root.addEventListener("click", (/** @type {Event} */ e) => this._click(e));
     this.resized = new ResizeObserver(() => this.redraw());
     this.resized.observe(this.root);
+    /** @type {any} */
+    this.palette = null;
     this.restyle = () => {
       this.palette = null;
       this.redraw();
@@ -319,7 +323,7 @@ export class Stage {
       if (selection) {
         if (el.hasAttribute("data-node")) on = selection.nodes.has(Number(el.getAttribute("data-node")));
         else if (el.hasAttribute("data-uid")) on = selection.uids.has(Number(el.getAttribute("data-uid")));
-        else on = (el.getAttribute("data-pages") ?? "").split(" ").some((p) => p !== "" && selection.pages.has(Number(p)));
+        else on = (el.getAttribute("data-pages") ?? "").split(" ").some((/** @type {string} */ p) => p !== "" && selection.pages.has(Number(p)));
       }
       el.classList.toggle("msgl-hi", on);
     }

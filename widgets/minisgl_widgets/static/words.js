@@ -7,6 +7,7 @@ const LONGEST = 600; // characters of a sentence shown: one can name thousands o
 /** What the step did, one sentence an event. */
 export class Words {
   constructor() {
+    this.key = "";
     this.list = h("ol", { class: "msgl-sentences msgl-scroll", tabindex: 0, "aria-label": "what happened in this step" });
     const { el, note } = panel("words", "What happened", "", this.list);
     this.scrolled = false;
