@@ -60,7 +60,10 @@ export class Pair {
     /** @type {[number, number][]} */
     this.places = [];
     this.moves = stages.map((stage) => stage.goto.bind(stage));
-    for (const [i, stage] of stages.entries()) this._join(stage, stages[1 - i], /** @type {0 | 1} */ (i));
+    for (const [i, stage] of stages.entries()) {
+      this._join(stage, stages[1 - i], /** @type {0 | 1} */ (i));
+      for (const part of stage.root.querySelectorAll("section")) part.setAttribute("aria-label", `${part.getAttribute("aria-label")}, ${i ? "right" : "left"} run`);
+    }
     this.el.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this._key(e), true);
     document.addEventListener("keydown", (e) => e.target === document.body && this._key(e));
     new ResizeObserver(() => this._draw()).observe(this.el);

@@ -30,7 +30,7 @@ export function resultOf({ title, topic, seed, questions }, marks) {
 }
 
 /** Add a piece of the record. @param {import("./record.js").RunStore} store @param {string} piece in base64 */
-async function extend(store, piece) {
+async function addPiece(store, piece) {
   const parts = partsOf(Uint8Array.from(atob(piece), (c) => c.charCodeAt(0)));
   for (const part of parts) await inflate(part);
   const named = parts.map(({ name, first, count: n }) => /** @type {[string, number, number]} */ ([name, first, n]));
@@ -86,7 +86,7 @@ export class Quiz {
   /** Give the views the next piece of the run. */
   async reveal() {
     const piece = this.data.pieces[this.piece++];
-    if (piece) await extend(this.stage.store, piece);
+    if (piece) await addPiece(this.stage.store, piece);
   }
 
   ask() {
