@@ -254,6 +254,15 @@ def test_a_reader_answers_and_the_engine_marks(chromium: Any, tmp_path: Path) ->
     result = page.text(".msgl-result")
     assert result.startswith(f"{right} of {len(quiz.questions)} right (") and result.endswith(f": {quiz.title}, seed 3")
     assert page.data(".msgl")[0]["last"] == str(trace.history.last), "now all of it is open"
+    asked = page.page.locator(".msgl-asked button")
+    signs = ["✓" if m["right"] == "true" else "✕" for m in page.data(".msgl-asked button")]
+    assert asked.all_inner_texts() == [
+        f"{s} step {q.step}: {q.topic}" for s, q in zip(signs, quiz.questions, strict=True)
+    ]
+    assert signs.count("✓") == right
+    asked.first.click()
+    page.settle()
+    assert page.step == quiz.questions[0].step
     page.scrub(trace.history.last)
     page.check(trace.history, trace.history.last)
     assert page.problems == []

@@ -63,7 +63,7 @@ export class Quiz {
     this.verdict = h("div", { class: "msgl-marked", role: "status" });
     this.next = h("button", { type: "button", class: "msgl-btn msgl-next", onclick: () => this.go() });
     this.el = h("section", { class: "msgl-quiz", "aria-label": "quiz" },
-      h("div", { class: "msgl-quizhead" }, this.place, h("span", { class: "msgl-hint" }, "keys 1 to 5 or a number and Enter answer; n goes on"), this.score, this.next),
+      h("div", { class: "msgl-quizhead" }, this.place, this.keys = h("span", { class: "msgl-hint" }, "keys 1 to 5 or a number and Enter answer; n goes on"), this.score, this.next),
       this.prompt, this.choices, this.verdict);
     stage.head.prepend(this.el);
     document.addEventListener("keydown", (e) => this._key(e));
@@ -146,9 +146,12 @@ export class Quiz {
     }
     this.state = "done";
     this.choices.replaceChildren();
-    say(this.prompt, "That was the last question. The whole run is open now: play it from the start.");
+    say(this.prompt, "That was the last question. All of the run is open now; these are the steps that you were asked about.");
     const result = resultOf(this.data, this.marks);
-    this.verdict.replaceChildren(h("p", { class: "msgl-result" }, h("b", null, result)));
+    this.keys.hidden = true;
+    this.verdict.replaceChildren(h("p", { class: "msgl-result" }, h("b", null, result)),
+      h("ol", { class: "msgl-asked" }, this.data.questions.map((q, i) => h("li", null, h("button", { type: "button", class: "msgl-btn", "data-right": String(this.marks[i]),
+        onclick: () => this.stage.goto(q.step) }, `${this.marks[i] ? "✓" : "✕"} step ${q.step}: ${q.topic}`)))));
     this._head();
   }
 
