@@ -119,6 +119,19 @@ class Encoder:
 
     def tail(self) -> tuple[dict[str, Any], list[bytes]] | None:
         """What came since, as a message and its buffers; None if no step did."""
+        parts = self._since()
+        if parts is None:
+            return None
+        _, first, steps, _ = parts[0]
+        message = {"kind": "tail", "first": first, "count": steps, "parts": [list(p[:3]) for p in parts]}
+        return message, [p[3] for p in parts]
+
+    def continuation(self) -> bytes | None:
+        """The same in a record's form, deflated, for a page that keeps it until it is wanted."""
+        parts = self._since()
+        return None if parts is None else _contain(parts, deflate=True)
+
+    def _since(self) -> list[Part] | None:
         self._look()
         first, steps = self.sent, len(self._index["cost"])
         if first == steps:
@@ -126,8 +139,7 @@ class Encoder:
         parts: list[Part] = [("head", first, steps - first, pack(self._head())), *self._parts(first, steps)]
         parts += self._new_leaps()
         self.sent = steps
-        message = {"kind": "tail", "first": first, "count": steps - first, "parts": [list(p[:3]) for p in parts]}
-        return message, [p[3] for p in parts]
+        return parts
 
     def _head(self) -> dict[str, Any]:
         """What is new since ``sent``: ``index`` (a column each of COLUMNS, the numbers after the step; ``batch`` is how
