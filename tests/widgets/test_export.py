@@ -648,9 +648,12 @@ def accessible(page: Opened, repo_root: Path) -> None:
     assert said == [], "\n".join(said)
 
 
+@pytest.mark.parametrize("views", ["chart,events", "timeline,batch", "timeline,questions"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_has_nothing_to_say(chromium: Any, shared: History, tmp_path: Path, repo_root: Path, scheme: str) -> None:
+def test_axe_has_nothing_to_say(
+    chromium: Any, shared: History, tmp_path: Path, repo_root: Path, scheme: str, views: str
+) -> None:
     path = export_html(Session(shared, TEXTS, "Shared prefixes"), tmp_path / "run.html")
-    page = Opened(chromium, path, "#step=9&req=1", color_scheme=scheme, bypass_csp=True)
+    page = Opened(chromium, path, f"#step=9&req=1&view={views}", color_scheme=scheme, bypass_csp=True)
     accessible(page, repo_root)
     page.context.close()

@@ -79,3 +79,8 @@ export function arrange(fixed, sides) {
     h("div", { class: "msgl-column msgl-pool" }, fixed.strip.el, fixed.words.el), h("div", { class: "msgl-column" }, fixed.ledger.el, fixed.handoffs.el),
     fixed.requests.el, fixed.tree.el, h("div", { class: "msgl-docks" }, sides.map((dock) => dock.el)));
 }
+
+/** The body of a stage that stands beside another one. @param {{el: HTMLElement}[]} views */
+export function arrangeFew(views) {
+  return h("div", { class: "msgl-body" }, views.map((view) => view.el));
+}

@@ -13,6 +13,7 @@
  *     stage.store             the run (RunStore, record.js): index columns, spans, entry(step), events(step), delta(step), changes()
  *     stage.at(step)          the state after another step, to compare with; null while it is not readable. It is good
  *                             until the next call, and must not be changed
+ *     stage.ask(question, uid)    show the answer to a question about a request in its tab, see questions.js
  *     stage.send(message)     tell the kernel; `stage.send` is null in an exported page
  *     stage.redraw()          draw in the next frame, for instance after the view was scrolled
  *
@@ -41,6 +42,10 @@
  *     .msgl-eviction  data-policy, -asked, -free, -missing, -leaves, -pushed, -short, -order (nodes); each .msgl-leaf: data-node, -rank, -goes, -used, -held
  *     .msgl-pagetable data-rows, -taken, -per-page; each .msgl-tableline: data-row, -generation, -request, -entries; each .msgl-entry: data-at, -value, -kind
  *     .msgl-compare   data-a, -b, -came, -went, -moved; each .msgl-counter: data-counter, -before, -after; each .msgl-move: data-moved-request, or data-node and -what
+ *     .msgl-timeline  .msgl-tl-row: data-uid, data-status (later | wait | prefill | decode | done, in the step); data-arrived, data-admitted,
+ *                     data-first, data-finished (steps, -1: never); .msgl-tl-seg: data-kind, data-from, data-to (behind the last), data-reason
+ *     .msgl-batches   data-prefill, data-decode (tokens), data-requests, data-budget
+ *     .msgl-questions data-question, data-uid, data-answered; .msgl-cite in the answer: data-step, data-event
  *     .msgl-hi        whatever belongs to what is pointed at
  */
 import { RunStore, Cursor, pageKinds, countKinds, pendingPages, selectionOf } from "./record.js";
@@ -56,8 +61,9 @@ import { suspectsOf } from "./ghosts.js";
 import { Words } from "./words.js";
 import { SavePicture } from "./picture.js";
 import { CopyPath, fragmentOf, placeOf } from "./path.js";
-import { Dock, arrange } from "./layout.js";
+import { Dock, arrange, arrangeFew } from "./layout.js";
 import { VIEWS } from "./views.js";
+import { PANELS } from "./panels.js";
 
 /**
  * @typedef {import("./record.js").Pointer} Pointer
@@ -68,8 +74,8 @@ import { VIEWS } from "./views.js";
  *   everything a view draws: `state` after `step`, the `delta` that led there, the kind of each page (an index into KINDS)
  *   and how many there are of each, pages that are pending or changed owner in this step, and `suspects`: what is wrong with
  *   which page
- * @typedef {{live?: boolean, start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
- *   heading?: HTMLElement}} Options
+ * @typedef {{live?: boolean, compact?: boolean, start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
+ *   heading?: HTMLElement}} Options compact: only pages, requests and the left tabs, so that two stages fit side by side
  */
 
 const REST = 200; // milliseconds without a move after which others are told where the player is
@@ -77,7 +83,7 @@ const REST = 200; // milliseconds without a move after which others are told whe
 /** One place where a record is shown. */
 export class Stage {
   /** @param {HTMLElement} el @param {RunStore} store @param {Options} [options] */
-  constructor(el, store, { live = false, start = -1, send = null, rested = () => {}, heading } = {}) {
+  constructor(el, store, { live = false, compact = false, start = -1, send = null, rested = () => {}, heading } = {}) {
     this.store = store;
     this.live = live;
     this.send = send;
@@ -112,11 +118,12 @@ export class Stage {
     this.views = [this.player, this.lamp, this.copy, strip, ledger, requests, tree, handoffs, words];
     /** @type {Dock[]} */
     this.docks = [];
-    for (const side of /** @type {const} */ (["left", "right"])) this.docks.push(new Dock(this, side, VIEWS.filter((kind) => kind.dock === side)));
+    for (const side of /** @type {("left" | "right")[]} */ (compact ? ["left"] : ["left", "right"])) this.docks.push(new Dock(this, side, VIEWS.filter((kind) => kind.dock === side)));
     this.waiting = h("p", { class: "msgl-nothing" }, "No step has been recorded yet. Run or step the engine, and it appears here.");
-    this.body = arrange({ strip, words, ledger, handoffs, requests, tree }, this.docks);
+    if (compact) this.views = [this.player, this.lamp, strip, requests];
+    this.body = compact ? arrangeFew([strip, requests, this.docks[0]]) : arrange({ strip, words, ledger, handoffs, requests, tree }, this.docks);
     this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.save.el, this.copy.el, this.lamp.el), this.player.el);
-    this.root = h("div", { class: "msgl", tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
+    this.root = h("div", { class: `msgl${compact ? " msgl-compact" : ""}`, tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
     el.append(this.root);
     // below a page's own heading the views are its sections, below a title of this stage they are one level deeper
     if (heading) for (const panel of this.root.querySelectorAll("h3")) panel.setAttribute("aria-level", "2");
@@ -212,6 +219,12 @@ export class Stage {
     this.pinned = JSON.stringify(pointer) === JSON.stringify(this.pinned) ? null : pointer;
     this.rest();
     this.redraw();
+  }
+
+  /** Hold a request and show the answer to a question about it. @param {string} question its id @param {number} uid */
+  ask(question, uid) {
+    if (this.pinned?.kind !== "uid" || this.pinned.uid !== uid) this.pin({ kind: "uid", uid });
+    for (const dock of this.docks) if (dock.show("questions")) /** @type {any} */ (dock.view).ask(question);
   }
 
   /** What is pointed at, or else held. @returns {Pointer} */
@@ -361,6 +374,7 @@ export default () => {
       model.on("change:record", () => readRecord(model, store));
       model.on("msg:custom", (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => {
         if (message?.kind === "tail" && !store.append(message, buffers)) model.send({ kind: "resync" });
+        else if (message?.kind === "answer") store.answered(message);
         else if (message?.kind === "look") for (const stage of stages) stage.look(message.step, message.selection);
       });
     },
@@ -370,6 +384,7 @@ export default () => {
       const exported = model.get("exported");
       const stage = new Stage(el, store, {
         live: Boolean(model.get("live")),
+        compact: Boolean(model.get("compact")),
         start: model.get("start") ?? -1,
         send: exported ? null : (message) => model.send(message),
         rested: exported ?? (({ cursor, pinned }) => cursor && model.send({ kind: "looked", step: cursor.step, selection: tellable(pinned) })),
@@ -383,5 +398,8 @@ export default () => {
         stage.close();
       };
     },
+
+    /** What a page of its own puts around its stages; see panels.js. @param {HTMLElement} el @param {Stage[]} shown @param {any} data */
+    surround: (el, shown, data) => new PANELS[/** @type {"tour"} */ (data.kind)](el, shown, data),
   };
 };

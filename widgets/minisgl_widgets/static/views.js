@@ -18,6 +18,9 @@ import { Compare } from "./compare.js";
 import { EventLog } from "./events.js";
 import { EvictionPreview } from "./eviction.js";
 import { PageTable } from "./pagetable.js";
+import { BatchStrip } from "./batch.js";
+import { Questions } from "./questions.js";
+import { Timeline } from "./timeline.js";
 
 /**
  * @typedef {{el: HTMLElement, measure?: () => void, draw: (frame: import("./stage.js").Frame) => void, close?: () => void, pressed?: () => void}} View
@@ -25,4 +28,4 @@ import { PageTable } from "./pagetable.js";
  */
 
 /** @type {ViewKind[]} */
-export const VIEWS = [Chart, LifeLines, Compare, EventLog, EvictionPreview, PageTable];
+export const VIEWS = [Chart, Timeline, LifeLines, Compare, EventLog, BatchStrip, Questions, PageTable, EvictionPreview];
