@@ -62,6 +62,14 @@ class UnknownQuestionError(MinisglError, ValueError):
     """``explain`` knows no such question."""
 
 
+class ConditionError(MinisglError, ValueError):
+    """A condition to run until, or to look for, that cannot be read."""
+
+
+class ForkError(MinisglError, ValueError):
+    """A run that cannot be taken up again at that step, or not with that change."""
+
+
 class EngineClosedError(MinisglError, RuntimeError):
     """The engine was closed; its pool is gone."""
 

@@ -17,6 +17,7 @@ from minisgl.errors import EngineClosedError, RequestError, SamplingParamsError,
 from minisgl.events.bus import Subscription
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.types import Event, StepFinished
+from minisgl.events.until import Condition, Stop, run_until
 from minisgl.outputs import Detokenizer, Output, Outputs, Piece
 from minisgl.prompts import listed, tokens_of
 from minisgl.scheduler import Scheduler
@@ -150,6 +151,14 @@ class LLM:
         while self.step() is not None:
             steps += 1
         return steps
+
+    def run_until(self, condition: Condition) -> Stop:
+        """Step until something happens: "refusal", "free < 8", "finish of request 4", a function of an event ...
+
+        Stops at the end of the step in which it happens, or when nothing is left to do; the Stop says where, and which
+        event it was. ``minisgl.events.until`` lists the conditions. Raises ConditionError for one that cannot be read.
+        """
+        return run_until(self, condition)
 
     def clear_cache(self) -> None:
         """Empty the prefix cache in the next step, but for what running requests hold: the next prompts start cold."""
