@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from minisgl.events.trace import Trace
     from minisgl.llm import LLM
     from minisgl.sim.answers import blame, explain, reservations, size
+    from minisgl.sim.fork import fork
     from minisgl.sim.replay import replay
     from minisgl.sim.simulator import Simulator
     from minisgl.sim.whatif import sweep, whatif
@@ -33,6 +34,7 @@ __all__ = [
     "Workload",
     "blame",
     "explain",
+    "fork",
     "replay",
     "reservations",
     "size",
@@ -51,6 +53,7 @@ _HOME = {
     "Workload": "minisgl.sim.workload",
     "blame": "minisgl.sim.answers",
     "explain": "minisgl.sim.answers",
+    "fork": "minisgl.sim.fork",
     "replay": "minisgl.sim.replay",
     "reservations": "minisgl.sim.answers",
     "size": "minisgl.sim.answers",

@@ -13,6 +13,10 @@ class ConfigError(MinisglError, ValueError):
     """An engine setting, or a combination of settings, that cannot work."""
 
 
+class FixedSettingError(ConfigError):
+    """A setting that cannot change in the middle of a run."""
+
+
 class ModelNotFoundError(MinisglError, FileNotFoundError):
     """The model's folder, file or name does not lead to a model."""
 

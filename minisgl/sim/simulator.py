@@ -128,7 +128,7 @@ class Simulator:
 
     def about(self) -> dict[str, Any]:
         costs = repr(self.executor.costs)
-        return {"model": "simulated", "tokenizer": None, "config": asdict(self.config), "costs": costs}
+        return {"model": "simulated", "tokenizer": None, "config": asdict(self.scheduler.config), "costs": costs}
 
     def __repr__(self) -> str:
         return f"Simulator({self.scheduler}, {self.executor.costs})"
