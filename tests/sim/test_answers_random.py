@@ -37,6 +37,8 @@ def test_books(trace):
             # a test in a mixed batch also counts the pages that those who decode beside it take unpromised
             beside = phase == "mixed" and e.reserved - sum(books.promised.values())
             assert sum(books.promised.values()) + max(0, beside) == e.reserved
+        elif isinstance(e, ev.SettingsChanged):
+            phase = dict(zip(e.names, e.values, strict=True)).get("phase", phase)
         elif isinstance(e, ev.StepFinished):
             snap = trace.at(e.step)
             assert books.waiting == list(snap.queue)
