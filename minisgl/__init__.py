@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from minisgl.events.snapshot import Snapshot
     from minisgl.events.trace import Trace
     from minisgl.llm import LLM
-    from minisgl.sim.answers import blame, explain, reservations, size
+    from minisgl.sim.answers import blame, explain, hits, lens, reservations, size, verify
     from minisgl.sim.fork import fork
     from minisgl.sim.replay import replay
     from minisgl.sim.simulator import Simulator
@@ -35,10 +35,13 @@ __all__ = [
     "blame",
     "explain",
     "fork",
+    "hits",
+    "lens",
     "replay",
     "reservations",
     "size",
     "sweep",
+    "verify",
     "whatif",
 ]
 
@@ -54,10 +57,13 @@ _HOME = {
     "blame": "minisgl.sim.answers",
     "explain": "minisgl.sim.answers",
     "fork": "minisgl.sim.fork",
+    "hits": "minisgl.sim.answers",
+    "lens": "minisgl.sim.answers",
     "replay": "minisgl.sim.replay",
     "reservations": "minisgl.sim.answers",
     "size": "minisgl.sim.answers",
     "sweep": "minisgl.sim.whatif",
+    "verify": "minisgl.sim.answers",
     "whatif": "minisgl.sim.whatif",
 }
 

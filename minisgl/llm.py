@@ -22,6 +22,7 @@ from minisgl.outputs import Detokenizer, Output, Outputs, Piece
 from minisgl.prompts import listed, tokens_of
 from minisgl.scheduler import Scheduler
 from minisgl.sim.rewind import rewound, steps_up_to
+from minisgl.sim.roofline import BYTES
 
 if TYPE_CHECKING:
     from minisgl.engine import EngineExecutor
@@ -246,11 +247,21 @@ class LLM:
             self.scheduler.drain()
 
     def about(self) -> dict[str, Any]:
-        """What a recorded run says of its origin: model, tokenizer, configuration, and the library that computed it."""
+        """What a recorded run says of its origin: model, tokenizer, configuration, and the library that computed it.
+
+        ``shape`` is what the size of KV depends on: see ``minisgl.size``.
+        """
+        model = self.model_config
         return {
             "model": self.model_name,
             "tokenizer": type(self.tokenizer).__name__ if self.tokenizer is not None else None,
-            "vocab_size": self.model_config.vocab_size,
+            "vocab_size": model.vocab_size,
+            "shape": {
+                "layers": model.num_layers,
+                "kv_heads": model.num_kv_heads,
+                "head_dim": model.head_dim,
+                "params": self.memory.weight_bytes // BYTES[self.config.dtype],
+            },
             "config": asdict(self.config),
             "stop_tokens": list(self._stop_tokens),
             "torch": version("torch"),
