@@ -6,7 +6,7 @@ Each is an :class:`Answer`: sentences that cite step and event, the numbers they
 
 from minisgl.sim.answers.answer import Answer
 from minisgl.sim.answers.blaming import blame
-from minisgl.sim.answers.hits import hits
+from minisgl.sim.answers.hitrate import hits
 from minisgl.sim.answers.lenses import lens
 from minisgl.sim.answers.promises import reservations
 from minisgl.sim.answers.questions import QUESTIONS, explain

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from minisgl.events import types as ev
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
@@ -27,7 +29,7 @@ def hits(trace: Trace) -> Answer:
     table = Table.of_rows("hits", COLUMNS, rows)
     sums = {cause: int(table[cause].sum()) for cause in LOOKS}
     asked = int(table.asked.sum())
-    facts = {"requests": len(table), "asked": asked, "hit": sums["matched"]} | sums
+    facts: dict[str, Any] = {"requests": len(table), "asked": asked, "hit": sums["matched"]} | sums
     if not asked:
         return Answer(question, ["Nobody was admitted for the first time in this record."], table, facts)
     figures = trace.figures
