@@ -40,7 +40,7 @@ ifeq ($(filter $(TORCH_BUILD),cpu cuda),)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help lab demo test fuzz mutants notebooks env env-dev model lint check-types clean
+.PHONY: help lab demo test fuzz mutants notebooks env env-dev env-js model lint check-types clean
 
 help: ## list these targets
 	@echo "usage: make TARGET [TORCH=auto|cpu|cuda] [PYTHON=python3.12]"
@@ -54,7 +54,7 @@ demo: env model ## the same run without a browser: prints the step table, writes
 	@echo "==> Running the demo"
 	@$(PY) -m minisgl_widgets.demo --html $(DEMO_HTML)
 
-test: env-dev lint check-types model ## check everything: style, types, tests, notebooks, browser
+test: env-dev env-js lint check-types model ## check everything: style, types, tests, notebooks, browser
 	@echo "==> Running tests, notebooks and browser tests"
 	@$(PY) -m pytest tests $(wildcard notebooks) --nbval --nbval-current-env --nbval-cell-timeout=120 $(PYTEST_ARGS)
 
@@ -73,6 +73,8 @@ env: $(VENV)/.stamp-lab ## only the environment of lab and demo
 
 env-dev: $(VENV)/.stamp-dev ## only the environment of test
 
+env-js: tests/js/node_modules/.stamp ## only what checks the views' JavaScript (nothing, where there is no npm)
+
 model: $(VENV)/.stamp-lab ## only the model
 	@echo "==> Looking for the model $(MODEL) (fetched once)"
 	@$(PY) -m minisgl.models.hub $(MODEL)
@@ -88,7 +90,7 @@ check-types: $(VENV)/.stamp-dev ## types only
 
 clean: ## remove the environment, caches and outputs (the model's cache stays)
 	@echo "==> Removing $(VENV), caches and outputs"
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ci/artifacts $(DEMO_HTML) notebooks/runs
+	@rm -rf $(VENV) tests/js/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ci/artifacts $(DEMO_HTML) notebooks/runs
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- the stages; each leaves a stamp, so the second time costs nothing --------------------------------------------
@@ -120,3 +122,13 @@ $(VENV)/.stamp-dev: $(VENV)/.stamp-lab
 	@echo "==> Installing the test tools (once)"
 	@$(PIP) install $(QUIET) -e ".[lab,dev]" || { echo "minisgl: pip could not install the packages (its reason is above)"; exit 1; }
 	@touch $@
+
+tests/js/node_modules/.stamp: tests/js/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  echo "==> Installing what checks the views' JavaScript (once)"; \
+	  npm ci --prefix tests/js --omit=optional --no-audit --no-fund --loglevel=error || { \
+	  echo "minisgl: npm could not install the packages (its reason is above)"; exit 1; }; \
+	  touch $@; \
+	else \
+	  echo "==> No npm here: the checks of types and accessibility in JavaScript will be skipped"; \
+	fi

@@ -1,6 +1,7 @@
-"""Host time of one scheduler step, and what listeners add to it.
+"""Host time of one scheduler step, what listeners add to it, and what it takes the usual way.
 
 The executor computes nothing, so what is measured is the books alone: queues, pages, rows, prefix cache, events.
+"tensors" are books kept with a few small tensor operations per request (``tensor_books.py``); they only decode.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from statistics import median
 
 from eventless import scheduler_without_events
 from measure import Times, arguments, interleaved, print_json, ratio, table, wait_for_quiet
+from tensor_books import TensorBooks
 
 from minisgl.config import EngineConfig
 from minisgl.core import Batch, BatchResult, SamplingParams
@@ -25,6 +27,7 @@ PROMPT = 64
 LIFE = 16  # tokens of a short request
 BASE = "events cut out"
 VARIANTS = (BASE, "nobody", "nobody (again)", "StepFinished", "all events")
+TENSORS = "tensors"
 
 
 class NullExecutor:
@@ -91,6 +94,20 @@ class Load:
         return (time.thread_time() - started) / steps
 
 
+class TensorLoad:
+    """The same decode steps, booked in tensors."""
+
+    def __init__(self, running: int, page_size: int, steps: int) -> None:
+        self.books = TensorBooks(running, PROMPT, steps + 8, page_size)
+
+    def timed(self, steps: int) -> float:
+        gc.collect()
+        started = time.thread_time()
+        for _ in range(steps):
+            self.books.step()
+        return (time.thread_time() - started) / steps
+
+
 def measure(cut: type, short: bool, running: int, page_size: int, rounds: int, steps: int, patience: float) -> Times:
     """Seconds per step of each variant, one value a round."""
     variants: dict[str, Callable[[], float]] = {}
@@ -98,6 +115,10 @@ def measure(cut: type, short: bool, running: int, page_size: int, rounds: int, s
         load = Load(variant, cut, running, page_size, (rounds + 1) * steps, short)
         load.timed(steps)  # warm
         variants[variant] = partial(load.timed, steps)
+    if not short:
+        tensors = TensorLoad(running, page_size, (rounds + 1) * steps)
+        tensors.timed(steps)
+        variants[TENSORS] = partial(tensors.timed, steps)
     wait_for_quiet(patience)
     gc.collect()
     gc.freeze()  # so that the collection before each run is short, whatever was built
@@ -112,18 +133,22 @@ def main() -> None:
     rounds, steps = (11, 20) if options.quick else (81, 20)
     cut = scheduler_without_events()
     rows, results = [], []
-    for short, running, page_size in itertools.product((False, True), (1, 8, 64), (1, 16)):
+    for short, running, page_size in itertools.product((False, True), (1, 64, 256), (1, 16)):
         times = measure(cut, short, running, page_size, rounds, steps, options.patience)
-        microseconds = {v: median(times[v]) * 1e6 for v in VARIANTS}
-        ratios = {v: ratio(times, v, BASE) for v in VARIANTS[1:]}
+        microseconds = {v: median(taken) * 1e6 for v, taken in times.items()}
+        ratios = {v: ratio(times, v, BASE) for v in times if v != BASE}
         kind = "come and go" if short else "decode"
-        rows.append((kind, running, page_size, microseconds[BASE], *(f"{ratios[v]:.3f}" for v in VARIANTS[1:])))
+        shown = (f"{ratios[v]:.3f}" for v in VARIANTS[1:])
+        usual = f"{ratio(times, TENSORS, 'nobody'):.0f}x" if TENSORS in times else ""
+        rows.append((kind, running, page_size, *(microseconds[v] for v in (BASE, "all events")), *shown, usual))
         results.append(
             {"load": kind, "running": running, "page_size": page_size, "us_per_step": microseconds, "ratio": ratios}
         )
     print(f"CPU time of a step by who listens: medians of {rounds} rounds of {steps} steps, variants in turns.")
-    print(f"The first is in microseconds, with {BASE} of the source; the others are multiples of it.\n")
-    print(table(("requests", "running", "page size", *VARIANTS), rows))
+    print(f"First in microseconds, with {BASE} of the source and with everything recorded; then as multiples of")
+    print('the first. Last: what the same decode step takes with books in tensors, as a multiple of "nobody".\n')
+    head = ("requests", "running", "page size", "us, no events", "us, recorded", *VARIANTS[1:], TENSORS)
+    print(table(head, rows))
     print('\nThe two columns "nobody" run the same code: what differs between them is noise.')
     if options.json:
         print_json({"benchmark": "scheduler", "rounds": rounds, "steps": steps, "results": results})

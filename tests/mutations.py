@@ -395,13 +395,13 @@ MUTATIONS = (
     Mutation(
         broken="an allocation does not wait for the pages that the batch in flight holds",
         file=SCHEDULER,
-        edits={"if short and self.flying:": "if False:"},
+        edits={"if self.flying:\n                self._drained": "if False:\n                self._drained"},
         test=DRAIN,
     ),
     Mutation(
         broken="a request that ended in the drain is launched again",
         file=SCHEDULER,
-        edits={"            requests = [r for r in requests if not r.finished]\n": ""},
+        edits={"            requests = [r for r in requests if r.row >= 0]\n": ""},
         test=f"{OVERLAP}::test_a_drain_may_end_a_request_that_was_about_to_be_launched",
     ),
     Mutation(
@@ -450,8 +450,8 @@ MUTATIONS = (
         broken="BatchScheduled's counters are taken before the batch's pages are",
         file=SCHEDULER,
         edits={
-            "        if self.cache.allocate(requests):\n": (
-                "        counters = self.counters()\n        if self.cache.allocate(requests):\n"
+            "        if self.cache.allocate(requests, missing):\n": (
+                "        counters = self.counters()\n        if self.cache.allocate(requests, missing):\n"
             ),
             "**self.counters(),\n            )\n            self": "**counters,\n            )\n            self",
         },
@@ -486,8 +486,8 @@ MUTATIONS = (
         broken="an eviction does not let a refused head be tested again",
         file=SCHEDULER,
         edits={
-            "if self.cache.allocate(requests):\n            self.prefill.retest = True\n": (
-                "self.cache.allocate(requests)\n"
+            "if self.cache.allocate(requests, missing):\n            self.prefill.retest = True\n": (
+                "self.cache.allocate(requests, missing)\n"
             )
         },
         test=f"{CASES}::test_an_eviction_lets_a_refused_head_be_tested_again",

@@ -26,6 +26,13 @@ class Steps(Sequence[dict[str, Any]]):
         """``events``: all of the step's; the last is its StepFinished."""
         self._kept.append((events, violations))
 
+    def events(self, i: int) -> Sequence[Event]:
+        """All events of step number ``i``, counted from 0."""
+        return self._kept[i][0]
+
+    def violations(self, i: int) -> Sequence[str]:
+        return self._kept[i][1]
+
     def __len__(self) -> int:
         return len(self._kept)
 
@@ -48,7 +55,7 @@ def _told(events: Sequence[Event], violations: Sequence[str]) -> dict[str, Any]:
 class History:
     """Folds events as they come and keeps the delta of every step, with keyframes between.
 
-    ``record()`` is what a browser scrubs: one keyframe, the deltas, and for each step its sentences and violations.
+    A browser scrubs the same deltas: ``minisgl_widgets.record`` sends them.
     """
 
     def __init__(self, state: dict) -> None:
@@ -57,7 +64,7 @@ class History:
         self.steps = Steps()  # one for each delta
         self._fold = Fold(fresh(state))
         self._keyframes = [(0, fresh(state))]  # (deltas before it, state); what they hold is shared and never changed
-        self._cost = [0]  # values in all deltas before each: what walking costs
+        self.cost = [0]  # values in all deltas before each, and in all: what walking costs
         self._audit = Audit(self._fold.state)
         self._events: list[Event] = []  # of the step that is not over
         self._found: list[str] = []  # by the audit, in that step
@@ -84,7 +91,7 @@ class History:
         self.deltas.append(delta)
         self.steps.add(tuple(self._events), tuple(self._verdict(event.step)))
         self._events, self._found = [], []
-        self._cost.append(self._cost[-1] + size(delta))
+        self.cost.append(self.cost[-1] + size(delta))
         if self._due():
             start, before = self._keyframes[-1]
             state = branch(self._fold.state, touched(self.deltas[start:]), before)
@@ -93,7 +100,7 @@ class History:
     def _due(self) -> bool:
         """Time for a keyframe? It is mostly the table of pages; the deltas since the last should be as large."""
         table = len(self._fold.state["pages"]) * self._fold.state["num_pages"]
-        return self._cost[-1] - self._cost[self._keyframes[-1][0]] >= max(4096, table)
+        return self.cost[-1] - self.cost[self._keyframes[-1][0]] >= max(4096, table)
 
     def _verdict(self, step: int) -> list[str]:
         """What the step broke; once something is broken, every later step says so."""
@@ -109,7 +116,7 @@ class History:
         index = step - self.first
         after = bisect_right(self._keyframes, index, key=lambda k: k[0])
         around = self._keyframes[after - 1 : after + 1]
-        start, keyframe = min(around, key=lambda k: abs(self._cost[k[0]] - self._cost[index]))
+        start, keyframe = min(around, key=lambda k: abs(self.cost[k[0]] - self.cost[index]))
         between = self.deltas[min(start, index) : max(start, index)]
         state = branch(keyframe, touched(between))
         if start <= index:
@@ -119,18 +126,6 @@ class History:
             for delta in reversed(between):
                 undo_delta(state, delta)
         return Snapshot(state)
-
-    def record(self, texts: dict[int, str], title: str = "") -> dict[str, Any]:
-        """The whole run as JSON-ready data; ``texts`` maps the token ids in it to what they say."""
-        keyframe = self._keyframes[0][1]
-        return {
-            "version": 2,
-            "title": title,
-            "texts": texts,
-            "keyframe": keyframe,
-            "deltas": self.deltas,
-            "steps": self.steps[:],
-        }
 
     def __repr__(self) -> str:
         return f"History(steps {self.first} to {self.last}, {len(self._keyframes)} keyframes)"

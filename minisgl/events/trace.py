@@ -131,10 +131,6 @@ class Trace:
         """The state after StepFinished ``step``; TraceError if the run does not hold it."""
         return self.history.at(step)
 
-    def record(self) -> dict[str, Any]:
-        """The run for a browser: see ``History.record``."""
-        return self.history.record(self.texts, self.title)
-
     def table(self) -> str:
         """One line per batch: the pool in pages after its allocation, before its processing."""
         names = ("step", "phase", "tokens", "waiting", "running", "free", "owned", "cached", "promised", "requests")

@@ -60,25 +60,20 @@ class CacheManager:
         request.reserved += pages
         self.reserved += pages
 
-    def _missing(self, requests: Sequence[Request]) -> list[int]:
+    def missing(self, requests: Sequence[Request]) -> list[int]:
         """Pages that each row lacks to reach its request's ``device_len``."""
         ps = self.page_size
         return [-(-r.device_len // ps) - len(r.pages) for r in requests]
 
-    def unpromised(self, requests: Sequence[Request]) -> int:
-        """Pages that they need to reach their ``device_len`` and that nobody promised them."""
-        return _beyond_promise(self._missing(requests), requests)
-
-    def short(self, requests: Sequence[Request]) -> int:
+    def short(self, requests: Sequence[Request], missing: Sequence[int]) -> int:
         """Pages that a batch of these needs beyond what is free or evictable now.
 
         What a request takes beyond its promise must not be promised to anybody else, pending pages counted.
         """
-        missing = self._missing(requests)
         total, had = sum(missing), self.free + self.prefix.evictable
         if total + self.reserved <= had:
             return 0
-        unpromised = _beyond_promise(missing, requests)
+        unpromised = beyond_promise(requests, missing)
         return max(0, total - had, unpromised and unpromised + self.reserved - had - self.pending)
 
     def can_take(self, n: int, unpromised: int, evicting: bool) -> bool:
@@ -86,19 +81,15 @@ class CacheManager:
         had = self.free + self.prefix.evictable
         return n <= (had if evicting else self.free) and (not unpromised or unpromised + self.reserved <= had)
 
-    def allocate(self, requests: Sequence[Request]) -> bool:
-        """Take all pages the requests need to reach their ``device_len``; whether anything had to be evicted for it.
-
-        Exactly the missing pages are evicted, or more.
-        """
-        counts = self._missing(requests)
-        total = sum(counts)
+    def allocate(self, requests: Sequence[Request], missing: Sequence[int]) -> bool:
+        """Take the pages that they lack; whether anything had to be evicted for it: exactly what is short, or more."""
+        total = sum(missing)
         if not total:
             return False
         evicts = total > self.free
         pages = self.take(total)
-        takers = list(compress(requests, counts))
-        counts = list(filter(None, counts))
+        takers = list(compress(requests, missing))
+        counts = list(filter(None, missing))
         self.give(takers, counts, pages)
         if self.bus:
             self.bus.emit(
@@ -243,5 +234,6 @@ class CacheManager:
         return f"CacheManager(free={self.free}, owned={self.owned}, reserved={self.reserved}, cache={self.prefix})"
 
 
-def _beyond_promise(missing: Sequence[int], requests: Sequence[Request]) -> int:
+def beyond_promise(requests: Sequence[Request], missing: Sequence[int]) -> int:
+    """How many of the missing pages nobody promised them."""
     return sum([n - r.reserved for n, r in zip(missing, requests, strict=True) if n > r.reserved])

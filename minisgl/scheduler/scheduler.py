@@ -249,18 +249,20 @@ class Scheduler:
         """Put a batch together and launch it; the second is the batch in flight, if its pages had to be waited for."""
         requests = self.phase(self.prefill, self._decodable)
         drained = None
-        short = self.cache.short(requests)
-        if short and self.flying:
-            self._drained("pages", short)
-            drained = self._process()
-            requests = [r for r in requests if not r.finished]
-            short = self.cache.short(requests)
-        while short and self._retract_last(requests):
+        missing = self.cache.missing(requests)
+        short = self.cache.short(requests, missing)
+        while short:
+            if self.flying:
+                self._drained("pages", short)
+                drained = self._process()
+            elif not self._retract_last(requests):
+                break
             requests = [r for r in requests if r.row >= 0]
-            short = self.cache.short(requests)
+            missing = self.cache.missing(requests)
+            short = self.cache.short(requests, missing)
         if not requests:
             return None, drained
-        if self.cache.allocate(requests):
+        if self.cache.allocate(requests, missing):
             self.prefill.retest = True
 
         batch = self._batch(requests)

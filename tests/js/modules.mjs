@@ -35,6 +35,56 @@ export function request(uid, fields = {}) {
     row: -1, pages: [], pending: [], node: 0, reserved: 0, verdict: "", ...fields };
 }
 
-export function stepEntry(step, fields = {}) {
-  return { step, phase: "decode", uids: [], num_tokens: 0, words: [], violations: [], ...fields };
+/** Packed JSON without any list taken out: what `pack` in packed.py writes, in its simplest form. */
+export function packed(value) {
+  const text = new TextEncoder().encode(JSON.stringify(["", [], [], value]));
+  const data = new Uint8Array(20 + text.length);
+  new DataView(data.buffer).setUint32(0, text.length, true);
+  data.set(text, 20);
+  return data;
+}
+
+const COLUMNS = ["phase", "num_tokens", "violations", "batch", "cost", "flags"];
+
+/** What a head says of steps that nothing is known of. */
+function headOf(steps, fields = {}) {
+  const index = Object.fromEntries(COLUMNS.map((name) => [name, Array(steps).fill(name === "cost" ? 5 : 0)]));
+  return { index, uids: [], violations: [], marks: [[], [], [], []], extent: { tests: 0, nodes: 1, asked: 0 }, texts: [[], []], ...fields };
+}
+
+/** A record of these deltas as it travels, in parts of so many steps. */
+export function recordOf({ keyframe, deltas }, { title = "", every = deltas.length || 1 } = {}) {
+  const head = { ...headOf(deltas.length), title, keyframe, phases: ["decode"], flags: ["broken"], types: [], emitters: [] };
+  const parts = [["head", 0, deltas.length, packed(head)]];
+  for (let at = 0; at < deltas.length; at += every) {
+    const some = deltas.slice(at, at + every);
+    parts.push(["steps", at, some.length, packed(some)]);
+  }
+  return contained(parts);
+}
+
+export function contained(parts, fields = {}) {
+  const directory = new TextEncoder().encode(JSON.stringify({ version: 3, deflated: false, parts: parts.map(([name, first, n, body]) => [name, first, n, body.length]), ...fields }));
+  const data = new Uint8Array(4 + directory.length + parts.reduce((sum, part) => sum + part[3].length, 0));
+  new DataView(data.buffer).setUint32(0, directory.length, true);
+  data.set(directory, 4);
+  let at = 4 + directory.length;
+  for (const [, , , body] of parts) {
+    data.set(body, at);
+    at += body.length;
+  }
+  return data;
+}
+
+/** The message and the buffers of a tail. */
+export function tailOf(deltas, first, last, texts = {}) {
+  const head = headOf(last - first, { texts: [Object.keys(texts).map(Number), Object.values(texts)] });
+  const parts = [["head", first, last - first], ["steps", first, last - first]];
+  return [{ kind: "tail", first, count: last - first, parts }, [packed(head), packed(deltas.slice(first, last))]];
+}
+
+/** A state as plain JSON has it. */
+export function plain(state) {
+  const pages = Object.fromEntries(Object.entries(state.pages).map(([name, values]) => [name, Array.from(values)]));
+  return { ...state, pages };
 }

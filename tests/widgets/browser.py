@@ -10,12 +10,11 @@ from typing import Any
 from minisgl.events import Snapshot
 from minisgl.events.state import apply_delta, fresh
 from minisgl_widgets.stage import Stage
-
-BY_NUMBER = ("nodes", "requests")  # tables whose keys are numbers, and strings in JSON
+from tests.widgets.packed import numbered, parts_of, unpack
 
 
 class Browser:
-    """Reads everything through JSON, as it travels."""
+    """Reads everything through its packed form, as it travels."""
 
     def __init__(self, stage: Stage, monkeypatch: Any, acknowledges: bool = True) -> None:
         self.stage, self.acknowledges = stage, acknowledges
@@ -24,25 +23,46 @@ class Browser:
         monkeypatch.setattr(stage, "send", self.receive)
         stage.observe(lambda change: self.load(change["new"]), "record")
 
-    def load(self, record: str) -> None:
-        whole = json.loads(record)
-        assert whole["version"] == 2
-        self.keyframe = whole["keyframe"]
-        for table in BY_NUMBER:
-            self.keyframe[table] = {int(key): entry for key, entry in self.keyframe[table].items()}
-        self.deltas, self.steps, self.texts = whole["deltas"], whole["steps"], whole["texts"]
+    def load(self, record: bytes) -> None:
+        parts = parts_of(record)
+        head = parts[0][3]
+        self.title = head["title"]
+        self.keyframe = numbered(head["keyframe"])
+        self.deltas: list[list] = []
+        self.leaps: list[list] = []
+        self.events: list[dict] = []
+        self.changes: list[dict] = []
+        self.index: dict[str, list[int]] = {name: [] for name in head["index"]}
+        self.marks: list[list] = [[], [], [], []]
+        self.texts: dict[int, str] = {}
+        self.learned: list[int] = []  # token ids, as often as their text came
+        self.take(parts)
+
+    def take(self, parts: list[tuple[str, int, int, Any]]) -> None:
+        kept = {"steps": self.deltas.extend, "leap": self.leaps.append}
+        kept |= {"events": self.events.append, "changes": self.changes.append, "head": self.head}
+        for name, _, _, value in parts:
+            kept[name](value)
+
+    def head(self, head: dict) -> None:
+        for name, values in head["index"].items():
+            self.index[name] += values
+        for column, values in zip(self.marks, head["marks"], strict=True):
+            column += values
+        self.texts |= dict(zip(*head["texts"], strict=True))
+        self.learned += head["texts"][0]
+        self.extent = head["extent"]
 
     def receive(self, content: dict, buffers: Any = None) -> None:
-        tail = json.loads(json.dumps(content))
-        self.tails.append(tail)
-        assert tail["kind"] == "tail"
-        if tail["first"] > len(self.deltas):
+        message = json.loads(json.dumps(content))
+        if message["kind"] != "tail":
+            return
+        self.tails.append(message)
+        if message["first"] > len(self.deltas):
             self.stage._handle_custom_msg({"kind": "resync"}, [])
             return
-        known = len(self.deltas) - tail["first"]
-        self.deltas += tail["deltas"][known:]
-        self.steps += tail["steps"][known:]
-        self.texts |= tail["texts"]
+        assert message["first"] == len(self.deltas)
+        self.take([(*part, unpack(bytes(data))) for part, data in zip(message["parts"], buffers, strict=True)])
         if self.acknowledges:
             self.stage._handle_custom_msg({"kind": "drawn", "step": self.keyframe["step"] + len(self.deltas)}, [])
 
@@ -55,10 +75,7 @@ class Browser:
 
 def through_json(snapshot: Snapshot) -> dict:
     """A snapshot as the browser would hold it."""
-    state = json.loads(json.dumps(snapshot.to_dict()))
-    for table in BY_NUMBER:
-        state[table] = {int(key): entry for key, entry in state[table].items()}
-    return state
+    return numbered(json.loads(json.dumps(snapshot.to_dict())))
 
 
 def until(condition: Callable[[], Any], seconds: float = 60) -> None:

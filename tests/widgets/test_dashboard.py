@@ -221,10 +221,9 @@ def test_the_browser_gets_every_step_and_text(monkeypatch: pytest.MonkeyPatch) -
     dash.run([[1, 2, 3], []])
     for step in range(dash.history.last + 1):
         assert browser.at(step) == through_json(dash.at(step))
-    assert [entry["step"] for entry in browser.steps] == list(range(1, dash.history.last + 1))
-    assert browser.texts == {str(k): v for k, v in dash.texts.items()}
-    sent = [token for tail in browser.tails for token in tail["texts"]]
-    assert len(sent) == len(set(sent))
+    assert len(browser.index["phase"]) == dash.history.last
+    assert browser.texts == dash.texts
+    assert len(browser.learned) == len(set(browser.learned))
 
 
 def test_a_browser_that_lost_something_gets_the_record_again(monkeypatch: pytest.MonkeyPatch) -> None:

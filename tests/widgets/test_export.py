@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 import subprocess
@@ -15,10 +16,15 @@ from minisgl.config import EngineConfig
 from minisgl.core import SamplingParams
 from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
-from minisgl.events.words import count
+from minisgl.events.types import PagesEvicted
+from minisgl.events.words import count, describe
 from minisgl.scheduler import Scheduler
 from minisgl_widgets.bundle import STATIC, bundle, order, styles
 from minisgl_widgets.export import export_html
+from minisgl_widgets.feed import Feed
+from minisgl_widgets.record import Encoder
+from minisgl_widgets.replay import Replay
+from minisgl_widgets.session import Session
 from tests.chromium import skip_or_fail
 from tests.fakes import HashExecutor
 from tests.script import finish_early, overlapped, release
@@ -85,6 +91,15 @@ def test_the_modules_pass_their_own_tests(repo_root: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_modules_keep_their_types(repo_root: Path) -> None:
+    tsc = repo_root / "tests" / "js" / "node_modules" / "typescript" / "bin" / "tsc"
+    if not tsc.exists():
+        skip_or_fail("TypeScript is not installed (make env-js)")
+    command = [node(), tsc, "--noEmit", "--project", repo_root / "tests" / "js"]
+    done = subprocess.run(command, cwd=repo_root, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_bundle_is_one_module_in_the_order_of_its_imports(tmp_path: Path) -> None:
     names = order()
     assert names[-1] == "stage.js"
@@ -144,12 +159,12 @@ def test_text_keeps_the_contrast_of_wcag_aa(dark: bool) -> None:
 
 
 def test_the_same_record_gives_the_same_bytes(shared: History, tmp_path: Path) -> None:
-    record = shared.record(TEXTS, "A run <of> minisgl")
-    a, b = (export_html(record, tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
+    run = Session(shared, TEXTS, "A run <of> minisgl")
+    a, b = (export_html(run, tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
     assert a == b
-    assert len(a) < 150_000
+    assert len(a) < 250_000, "the views and a short run"
     assert b"<title>A run &lt;of&gt; minisgl</title>" in a
-    assert b"Another" in export_html(record, str(tmp_path / "c.html"), title="Another").read_bytes()
+    assert b"Another" in export_html(run, str(tmp_path / "c.html"), title="Another").read_bytes()
 
 
 # -- in a browser ----------------------------------------------------------------------------------------------------
@@ -252,7 +267,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def opened(chromium: Any, shared: History, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    path = export_html(shared.record(TEXTS, "Shared prefixes"), tmp_path_factory.mktemp("export") / "shared run.html")
+    path = export_html(Session(shared, TEXTS, "Shared prefixes"), tmp_path_factory.mktemp("export") / "shared run.html")
     page = Opened(chromium, path)
     yield page
     page.context.close()
@@ -335,13 +350,13 @@ def test_the_strip_tells_a_page_in_words(opened: Opened, shared: History) -> Non
 
 
 def test_the_address_says_where_to_start(chromium: Any, oracle: History, tmp_path: Path) -> None:
-    path = export_html(oracle.record({}, "Five requests"), tmp_path / "oracle.html")
+    path = export_html(Session(oracle, {}, "Five requests"), tmp_path / "oracle.html")
     page = Opened(chromium, path, "#step=5&req=3", color_scheme="dark")
     page.check(oracle, 5)
     assert {m["uid"] for m in page.data(".msgl-request.msgl-hi")} == {"3"}
     page.scrub(1)
     assert "waits: needs 13, 61 promised, 64 in all" in page.text(".msgl-ledger")
-    page.page.wait_for_url("**#step=1")
+    page.page.wait_for_url("**#step=1&req=3&view=chart,events")
     page.page.evaluate("location.hash = '#step=9'")
     page.page.wait_for_selector(".msgl[data-step='9']")
     page.check(oracle, 9)
@@ -350,11 +365,12 @@ def test_the_address_says_where_to_start(chromium: Any, oracle: History, tmp_pat
     page.context.close()
 
 
-def test_a_broken_rule_turns_the_lamp_red_and_names_the_page(chromium: Any, oracle: History, tmp_path: Path) -> None:
-    record = oracle.record({}, "Broken")
+def test_a_broken_rule_turns_the_lamp_red_and_names_the_page(
+    chromium: Any, oracle: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sentence = "page 3 belongs to request 0, whose row does not name it: leaked"
-    record["steps"] = [s | {"violations": [sentence] if s["step"] == 4 else []} for s in record["steps"]]
-    page = Opened(chromium, export_html(record, tmp_path / "broken.html"), "#step=4")
+    monkeypatch.setattr(oracle.steps, "violations", lambda i: (sentence,) if i == 3 else ())
+    page = Opened(chromium, export_html(Session(oracle, {}, "Broken"), tmp_path / "broken.html"), "#step=4")
     assert page.data(".msgl-lamp") == [{"sound": "false", "violations": "1"}]
     assert sentence in page.text(".msgl-lamp")
     page.scrub(5)
@@ -366,7 +382,7 @@ def test_what_waits_for_a_batch_in_flight_is_marked(chromium: Any, tmp_path: Pat
     say = overlapped()
     finish_early(say)
     release(say)
-    page = Opened(chromium, export_html(say.history.record({}, "In flight"), tmp_path / "flight.html"), "#step=3")
+    page = Opened(chromium, export_html(Session(say.history, {}, "In flight"), tmp_path / "flight.html"), "#step=3")
     page.check(say.history, 3)
     assert page.data(".msgl-strip")[0]["pending"] == "1"
     assert "2 owned by a request, 1 pending (slashed)" in page.text(".msgl-legend")
@@ -385,7 +401,7 @@ def test_what_waits_for_a_batch_in_flight_is_marked(chromium: Any, tmp_path: Pat
 def test_a_run_without_a_step_is_shown(chromium: Any, tmp_path: Path) -> None:
     config = EngineConfig(num_pages=8, max_seq_len=8)
     state = Scheduler(config, HashExecutor(config)).snapshot().to_dict()
-    page = Opened(chromium, export_html(History(state).record({}), tmp_path / "empty.html"))
+    page = Opened(chromium, export_html(History(state), tmp_path / "empty.html"))
     page.check(History(state), 0)
     assert count(8, "page") in page.text(".msgl-strip")
     assert page.problems == []
@@ -393,7 +409,7 @@ def test_a_run_without_a_step_is_shown(chromium: Any, tmp_path: Path) -> None:
 
 
 def test_a_record_opens_at_its_first_step_and_is_not_live(chromium: Any, oracle: History, tmp_path: Path) -> None:
-    page = Opened(chromium, export_html(oracle.record({}, "Five requests"), tmp_path / "oracle.html"))
+    page = Opened(chromium, export_html(Session(oracle, {}, "Five requests"), tmp_path / "oracle.html"))
     page.check(oracle, 1)
     assert not page.page.locator(".msgl-live").is_visible()
     page.page.set_viewport_size({"width": 1280, "height": 720})
@@ -401,33 +417,39 @@ def test_a_record_opens_at_its_first_step_and_is_not_live(chromium: Any, oracle:
     page.context.close()
 
 
-LIVE = """() => {
-    const { stage } = document.querySelector("#stage"), { store } = stage, s = stage.constructor;
-    const keyframe = structuredClone(store.keyframes[0].state);
-    window.all = { deltas: store.deltas.slice(), steps: store.steps.slice() };
+LIVE = """(record) => {
+    const el = document.querySelector("#stage"), { stage } = el, { store } = stage;
+    const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
     const fresh = new store.constructor();
-    fresh.load({ version: 2, keyframe, title: "", texts: {}, deltas: [], steps: [] });
-    document.querySelector("#stage").replaceChildren();
-    window.live = new s(document.querySelector("#stage"), fresh, { live: true });
-    window.more = (n) => {
-        const first = fresh.length;
-        const [deltas, steps] = [all.deltas, all.steps].map((list) => list.slice(first, first + n));
-        fresh.append({ kind: "tail", first, deltas, steps, texts: {} });
-    };
+    fresh.load(bytes(record));
+    el.replaceChildren();
+    window.live = new stage.constructor(el, fresh, { live: true });
+    window.more = (tail, buffers) => fresh.append(tail, buffers.map(bytes));
 }"""
 
 
 def test_a_live_stage_follows_and_keeps_new_requests_in_sight(chromium: Any, tmp_path: Path) -> None:
     pool = {"num_pages": 400, "max_seq_len": 16, "max_running_requests": 4}
     many = run([[i, 1, 2] for i in range(40)], max_tokens=4, every=2, **pool)
-    page = Opened(chromium, export_html(many.record({}, "Many"), tmp_path / "many.html"))
-    page.page.evaluate(LIVE)
+    page = Opened(chromium, export_html(Session(many, {}, "Many"), tmp_path / "many.html"))
+    feed = Feed(many.at(0).to_dict())
+    encoder = Encoder(feed)
+    page.page.evaluate(LIVE, base64.b64encode(encoder.record(deflate=False)).decode())
     page.settle()
     body = page.page.locator(".msgl-tbody")
 
     def arrive(steps: int) -> int:
         """How far the request table is scrolled after so many more steps."""
-        page.page.evaluate("(n) => more(n)", steps)
+        for i in range(feed.history.last, feed.history.last + steps):
+            for event in many.steps.events(i):
+                feed.put(event)
+        tail = encoder.tail()
+        if tail:
+            message, buffers = tail
+            known = page.page.evaluate(
+                "([tail, buffers]) => more(tail, buffers)", [message, [base64.b64encode(b).decode() for b in buffers]]
+            )
+            assert known, "a tail was missing"
         page.settle()
         page.settle()
         return body.evaluate("(el) => el.scrollTop")
@@ -450,4 +472,180 @@ def test_a_live_stage_follows_and_keeps_new_requests_in_sight(chromium: Any, tmp
     page.settle()
     assert arrive(10) > at
     assert page.problems == []
+    page.context.close()
+
+
+# -- where one is ----------------------------------------------------------------------------------------------------
+
+
+def test_an_address_leads_back_to_what_was_seen(chromium: Any, shared: History, tmp_path: Path) -> None:
+    path = export_html(Session(shared, TEXTS), tmp_path / "run.html")
+    page = Opened(chromium, path, "#step=9&node=2&view=chart,events")
+    page.check(shared, 9)
+    assert "2" in {m.get("node") for m in page.data(".msgl-node.msgl-hi")}
+    page.page.locator(".msgl-request[data-uid='1']").click()
+    page.page.wait_for_url("**#step=9&req=1&view=chart,events")
+    again = Opened(chromium, path, "#step=9&req=1&view=chart,events")
+    assert {m["uid"] for m in again.data(".msgl-request.msgl-hi")} == {"1"}
+    strange = Opened(chromium, path, "#step=99999&req=x&view=nothing,,&what=1")
+    strange.check(shared, shared.last)
+    for opened in (page, again, strange):
+        assert opened.problems == []
+        opened.context.close()
+
+
+def test_the_path_of_what_is_held_is_python(opened: Opened, shared: History) -> None:
+    step = next(s for s in range(shared.last) if len(shared.at(s).tree) > 1 and shared.at(s).running)
+    snap, trace = shared.at(step), Session(shared).trace
+    opened.press("Escape")
+    opened.scrub(step)
+
+    def held(pointer: dict[str, Any] | None) -> Any:
+        opened.page.evaluate("(pointer) => document.querySelector('#stage').stage.look(undefined, pointer)", pointer)
+        opened.settle()
+        return eval(opened.text(".msgl-copy code"), {"trace": trace})
+
+    uid, node = snap.running[0], max(snap.tree)
+    page = snap.requests[uid].pages[-1]
+    assert held(None) == snap
+    assert held({"kind": "uid", "uid": uid}) == snap.requests[uid]
+    assert held({"kind": "node", "node": node}) == snap.tree[node]
+    assert held({"kind": "page", "page": page}) == snap.pages.owner[page]
+    assert held({"kind": "pages", "pages": [page, 0], "uid": uid}).tolist() == snap.pages.owner[[page, 0]].tolist()
+    assert held({"kind": "uid", "uid": 9999}) == snap, "what is not there at this step is left out"
+    assert held(None) == snap
+    opened.page.locator(".msgl-copy").click()
+    opened.page.locator(".msgl-copy [role=status]", has_text=f"copied trace.at({step})").wait_for(state="attached")
+
+
+# -- the docks -------------------------------------------------------------------------------------------------------
+
+
+def test_the_chart_has_the_numbers_of_every_step(opened: Opened, shared: History) -> None:
+    for step in range(shared.first, shared.last + 1):
+        opened.scrub(step)
+        c = shared.at(step).counters
+        used = c["owned_pages"] - c["pending_pages"] + c["protected_pages"]
+        (shown,) = opened.data(".msgl-pool-chart")
+        wanted = (used, c["reserved_pages"], 20 - used - c["reserved_pages"])
+        assert (shown["used"], shown["promised"], shown["rest"]) == tuple(map(str, wanted)), step
+
+
+def test_dragging_over_the_chart_moves_the_step(opened: Opened, shared: History) -> None:
+    chart = opened.page.locator(".msgl-chart")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    opened.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
+    opened.page.mouse.down()
+    opened.settle()
+    assert abs(opened.step - shared.last / 2) < 3
+    opened.page.mouse.move(box["x"] + box["width"] + 40, box["y"] + 50)
+    opened.settle()
+    assert opened.step == shared.last
+    opened.page.mouse.move(box["x"] - 40, box["y"] + 50)
+    opened.page.mouse.up()
+    opened.settle()
+    assert opened.step == shared.first + 1
+
+
+def test_the_log_has_every_event_and_leads_to_its_step(opened: Opened, shared: History) -> None:
+    events = [e for i in range(len(shared.steps)) for e in shared.steps.events(i)]
+    note, rows = opened.page.locator(".msgl-filter .msgl-hint"), opened.page.locator(".msgl-event")
+    opened.scrub(shared.first + 1)
+    assert opened.text(".msgl-filter .msgl-hint") == count(sum(bool(describe(e)) for e in events), "event")
+    opened.page.locator(".msgl-types").select_option("*")
+    opened.settle()
+    assert note.inner_text() == count(len(events), "event")
+    opened.page.locator(".msgl-types").select_option("PagesEvicted")
+    opened.settle()
+    evicted = [e for e in events if isinstance(e, PagesEvicted)]
+    assert note.inner_text() == count(len(evicted), "event")
+    assert rows.first.get_attribute("data-made") == "minisgl.kvcache.radix.RadixPrefixCache.evict"
+    rows.first.click()
+    opened.settle()
+    assert opened.step == evicted[0].step
+    assert rows.first.get_attribute("class") == "msgl-event msgl-now"
+    opened.page.locator(".msgl-types").select_option("")
+    search = opened.page.locator(".msgl-search")
+    search.fill("REQUEST 2 is admitted")
+    opened.settle()
+    assert [row["step"] for row in opened.data(".msgl-event")] == [
+        str(e.step) for e in events if "request 2 is admitted" in describe(e)
+    ]
+    at = opened.step
+    assert opened.press("ArrowLeft", "Home", " ") == at, "keys in a field are the field's"
+    search.fill("")
+    opened.settle()
+
+
+def test_tabs_are_chosen_by_keys(chromium: Any, shared: History, tmp_path: Path) -> None:
+    page = Opened(chromium, export_html(Session(shared, TEXTS), tmp_path / "run.html"))
+    docks = page.page.evaluate(
+        """() => [...document.querySelectorAll(".msgl-dock:not([hidden])")].map((dock) => {
+            const tabs = [...dock.querySelectorAll("[role=tab]")], list = dock.querySelector("[role=tablist]");
+            const found = [];
+            tabs[0].focus();
+            for (let i = 0; i <= tabs.length; i++) {
+                const now = document.activeElement, on = tabs.filter((t) => t.ariaSelected === "true");
+                const panel = document.getElementById(now.getAttribute("aria-controls"));
+                found.push([on.length === 1 && on[0] === now, now.tabIndex === 0, panel.role, panel.children.length,
+                    panel.getAttribute("aria-labelledby") === now.id, panel.clientHeight, now.dataset.view]);
+                now.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+            }
+            return found;
+        })"""
+    )
+    page.settle()
+    assert page.step == 1, "arrows on the tabs move from tab to tab, not from step to step"
+    assert len(docks) == 2
+    for found in docks:
+        assert {tuple(f[:6]) for f in found} == {(True, True, "tabpanel", 1, True, docks[0][0][5])}
+        assert found[0][6] == found[-1][6]
+    assert page.problems == []
+    page.context.close()
+
+
+def test_a_replay_takes_over_what_surrounds_it(chromium: Any, oracle: History, tmp_path: Path) -> None:
+    outside = tmp_path / "notebook.html"
+    frame = Replay(Session(oracle, {}, "Five requests"))._repr_html_()
+    dark = '<body data-jp-theme-light="false" style="--jp-layout-color0: #111111">'
+    outside.write_text(f"<!doctype html><html>{dark}{frame}</body></html>", "utf-8")
+    context = chromium.new_context(viewport={"width": 1200, "height": 700})
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda e: problems.append(str(e)))
+    page.on("console", lambda m: m.type in ("error", "warning") and problems.append(m.text))
+    page.goto(outside.as_uri())
+    inside = page.frame_locator("iframe")
+    inside.locator("body[data-ready]").wait_for()
+    inside.locator(".msgl[data-step='1']").wait_for()
+    inside.locator(".msgl-forward").click()
+    inside.locator(".msgl[data-step='2']").wait_for()
+    ground = "(el) => getComputedStyle(el).backgroundColor"
+    assert inside.locator(".msgl").evaluate(ground) == "rgb(17, 17, 17)"
+    page.evaluate(
+        """() => { document.body.style.setProperty("--jp-layout-color0", "#fefefe");
+        document.body.dataset.jpThemeLight = "true"; }"""
+    )
+    inside.locator("body[data-jp-theme-light='true']").wait_for()
+    assert inside.locator(".msgl").evaluate(ground) == "rgb(254, 254, 254)"
+    sizes = "(el) => [el.clientHeight, el.contentDocument.documentElement.scrollHeight]"
+    page.wait_for_function("(() => { const f = document.querySelector('iframe'); return f.clientHeight !== 900; })()")
+    high, inner = page.locator("iframe").evaluate(sizes)
+    assert high == inner, "all of it is seen, without a bar to scroll"
+    assert page.url == outside.as_uri() and problems == []
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_has_nothing_to_say(chromium: Any, shared: History, tmp_path: Path, repo_root: Path, scheme: str) -> None:
+    axe = repo_root / "tests" / "js" / "node_modules" / "axe-core" / "axe.min.js"
+    if not axe.exists():
+        skip_or_fail("axe-core is not installed (make env-js)")
+    path = export_html(Session(shared, TEXTS, "Shared prefixes"), tmp_path / "run.html")
+    page = Opened(chromium, path, "#step=9&req=1", color_scheme=scheme, bypass_csp=True)
+    page.page.add_script_tag(path=axe)
+    found = page.page.evaluate("async () => (await axe.run(document)).violations")
+    said = [f"{v['id']}: {v['help']}\n  {n['html'][:200]}\n  {n['failureSummary']}" for v in found for n in v["nodes"]]
+    assert said == [], "\n".join(said)
     page.context.close()

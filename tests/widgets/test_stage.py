@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 pytest.importorskip("anywidget", reason="the widgets need the extra [lab]")
@@ -31,12 +29,12 @@ def live(llm: FakeLLM) -> Stage:
 
 
 @pytest.mark.parametrize("cache", ["naive", "radix"])
-def test_a_recorded_run(cache: str) -> None:
+def test_a_recorded_run(cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = recorded(prefix_cache=cache)
     stage = Stage(trace)
-    record = json.loads(stage.record)
-    assert record["title"] == "the oracle" and record["texts"]["100"] == " w100"
-    assert stage.length == len(record["deltas"]) == len(record["steps"]) == 16
+    browser = Browser(stage, monkeypatch)
+    assert browser.title == "the oracle" and browser.texts[100] == " w100"
+    assert stage.length == len(browser.deltas) == len(browser.index["phase"]) == 16
     assert stage.at(9) == trace.at(9)
     assert not stage.live  # it is over: it opens at its beginning
     assert Stage(trace.history, trace.texts, "the oracle").record == stage.record

@@ -1,8 +1,9 @@
 """Views of a running or recorded engine for notebooks: everything draws a Snapshot and nothing else.
 
-``Dashboard(llm)`` drives an engine and shows it live; ``Stage(trace)`` plays a recorded run; ``WhatIf(trace)`` puts it
-under sliders; ``view(snapshot)`` is a picture in text and HTML; ``pool_chart`` and ``admission_chart`` are Plotly
-figures; ``export_html`` writes a page.
+``Dashboard(llm)`` drives an engine and shows it live; ``Stage(trace)`` plays a recorded run, ``Replay(trace)`` plays it
+without a kernel as well; ``WhatIf(trace)`` puts it under sliders; ``view(snapshot)`` is a picture in text and HTML;
+``pool_chart`` and ``admission_chart`` are Plotly figures; ``export_html`` writes a page. A ``Session`` is a run with
+the step that several of them share.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from minisgl_widgets.charts import pool_chart as pool_chart
     from minisgl_widgets.dashboard import Dashboard as Dashboard
     from minisgl_widgets.export import export_html as export_html
+    from minisgl_widgets.replay import Replay as Replay
+    from minisgl_widgets.session import Session as Session
     from minisgl_widgets.stage import Stage as Stage
     from minisgl_widgets.static_views import View as View
     from minisgl_widgets.static_views import view as view
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Dashboard": "dashboard",
+    "Replay": "replay",
+    "Session": "session",
     "Stage": "stage",
     "View": "static_views",
     "WhatIf": "whatif",

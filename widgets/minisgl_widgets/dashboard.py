@@ -342,7 +342,7 @@ class Dashboard(W.VBox):
 
     def save_html(self, path: str | Path, title: str = "") -> Path:
         """The run so far as one HTML file that plays without a kernel or a network."""
-        return export_html(self._feed.record(), path, title or self._feed.title)
+        return export_html(self._feed, path, title)
 
     def close(self) -> None:
         """Stop the thread, stop listening, remove the widgets. The engine keeps its requests."""

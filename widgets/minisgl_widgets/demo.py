@@ -37,7 +37,7 @@ def main() -> int:
     llm.check_integrity()
     print("\nThe books are sound: every page has one owner.")
     if args.html:
-        print(f"Open {export_html(trace.record(), args.html)} in a browser to scrub through the run.")
+        print(f"Open {export_html(trace, args.html)} in a browser to scrub through the run.")
     return 0
 
 

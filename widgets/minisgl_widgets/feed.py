@@ -57,6 +57,7 @@ class Feed:
         elif isinstance(run, History):
             feed = cls(run.at(run.first).to_dict(), title=title)
             feed._history = run
+            feed._events = [event for i in range(len(run.steps)) for event in run.steps.events(i)]
             feed.texts = dict(texts or {})
         else:
             raise TypeError(f"cannot show a {type(run).__name__}; give a Trace or a History")
@@ -97,23 +98,3 @@ class Feed:
         with self._lock:
             self._absorb()
             return Trace(self._keyframe, list(self._events), dict(self.texts), self.title, self.about, self.checkpoint)
-
-    def record(self) -> dict[str, Any]:
-        """All that a browser needs to scrub the run: see ``History.record``."""
-        with self._lock:
-            self._absorb()
-            whole = self._history.record(dict(self.texts), self.title)
-            return whole | {"deltas": whole["deltas"][:], "steps": whole["steps"][:]}
-
-    def tail(self, first: int, known_texts: int) -> dict[str, Any]:
-        """What came since: deltas and steps from number ``first`` on (counted from 0), texts after the known ones."""
-        with self._lock:
-            self._absorb()
-            texts = list(self.texts.items())[known_texts:]
-            return {
-                "kind": "tail",
-                "first": first,
-                "deltas": self._history.deltas[first:],
-                "steps": self._history.steps[first:],
-                "texts": {str(token): text for token, text in texts},
-            }

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import anywidget
-import msgspec
 import traitlets
 
 from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
-from minisgl.events.trace import Trace
 from minisgl_widgets.bundle import bundle, styles
 from minisgl_widgets.feed import Feed
-from minisgl_widgets.static_views import summary, view
+from minisgl_widgets.record import Encoder
+from minisgl_widgets.session import Run, Session
+from minisgl_widgets.static_views import view
 
 FRAMES_PER_SECOND = 12  # tails sent at most; a Jupyter server drops messages from 1,000 a second on
 PATIENCE = 1.0  # seconds to wait for a browser that has not drawn the last tail yet
@@ -25,64 +25,74 @@ class Stage(anywidget.AnyWidget):
     """Shows a run: page strip, admission ledger, radix tree, handoffs, requests, invariant lamp, and a player.
 
     A recorded run needs no engine: ``Stage(trace)``. For a live one the Dashboard calls :meth:`publish`, always from
-    the same thread; the browser writes none of the traits, it only sends messages.
+    the same thread; the browser writes none of the traits, it only sends messages. Scrubbing asks the kernel nothing;
+    where the player came to rest is told to the session.
 
     Args:
-        run: a Trace, a History, or a Feed that is still growing.
+        run: a Trace, a History, a Feed that is still growing, or a Session, whose step and selection it then shares.
         texts: what token ids say, for a History (a Trace brings its own).
         title: shown above the views.
-        live: follow the newest step; else the views open at the first step of the record.
+        live: follow the newest step; else the views open at the session's step.
         on_request: called, from any thread, when a browser asks for the whole record; default: it is sent at once.
     """
 
     _esm = bundle()
     _css = styles()
-    record = traitlets.Unicode().tag(sync=True)  # JSON of History.record()
+    record = traitlets.Bytes().tag(sync=True)  # see minisgl_widgets.record
     length = traitlets.Int().tag(sync=True)  # steps the kernel has
     live = traitlets.Bool(False).tag(sync=True)  # the run goes on: follow its newest step
+    _end_observing: Callable[[], None] = staticmethod(lambda: None)  # until there is something to end
+    start = traitlets.Int(-1).tag(sync=True)  # the step to open at; -1: as the browser likes
 
     def __init__(
         self,
-        run: Trace | History | Feed,
+        run: Run,
         texts: Mapping[int, str] | None = None,
         title: str = "",
         live: bool = False,
         on_request: Callable[[], None] | None = None,
     ) -> None:
-        self.feed = Feed.of(run, texts, title)
+        self.session = Session.of(run, texts, title)
+        self._encoder = Encoder(self.session.feed)
+        self._live = live
         self._on_request = on_request or self.resync
         self._sent_at = -PATIENCE  # seconds, monotonic clock
         self._drawn = -1  # the last step that a browser said it has drawn
+        self._telling = False  # the session is being told what this browser shows
         record = self._whole()
-        super().__init__(record=record, length=self._sent, live=live)
+        start = -1 if live else self.session.step
+        super().__init__(record=record, length=self._encoder.sent, live=live, start=start)
         self.on_msg(self._message)
+        self._end_observing = self.session.observe(self._moved)
+
+    @property
+    def feed(self) -> Feed:
+        return self.session.feed
 
     @property
     def history(self) -> History:
-        return self.feed.history
+        return self.session.history
 
-    def at(self, step: int) -> Snapshot:
-        """The state after a step. TraceError if the run does not hold it."""
-        return self.history.at(step)
+    def at(self, step: int | None = None) -> Snapshot:
+        """The state after a step, by default the one that is looked at. TraceError if the run does not hold it."""
+        return self.session.at(step)
 
     # -- to the browser: one thread only -------------------------------------------------------------------------------
 
     def due_in(self) -> float:
         """Seconds until the next tail may go out: 12 a second, but none for a second while the browser lags."""
         since = time.monotonic() - self._sent_at
-        lagging = self._drawn < self.history.first + self._sent
+        lagging = self._drawn < self.history.first + self._encoder.sent
         return max(0.0, (PATIENCE if lagging else 1 / FRAMES_PER_SECOND) - since)
 
     def publish(self) -> None:
         """Send the steps that the browser does not have yet."""
-        tail = self.feed.tail(self._sent, self._texts_sent)
-        if not tail["deltas"]:
+        tail = self._encoder.tail()
+        if tail is None:
             return
-        self.send(tail)
-        self._sent += len(tail["deltas"])
-        self._texts_sent += len(tail["texts"])
+        self.send(*tail)
         self._sent_at = time.monotonic()
-        self.length = self._sent
+        self.length = self._encoder.sent
 
     def resync(self) -> None:
         """Send the whole record again: for a browser that came late or lost something."""
@@ -90,14 +100,16 @@ class Stage(anywidget.AnyWidget):
         if record == self.record:
             self.send_state("record")  # setting an equal value would send nothing
         self.record = record
-        self.length = self._sent
+        self.length = self._encoder.sent
         self._sent_at = time.monotonic()
 
-    def _whole(self) -> str:
-        """The record as JSON; from here on tails continue it."""
-        record = self.feed.record()
-        self._sent, self._texts_sent = len(record["deltas"]), len(record["texts"])
-        return msgspec.json.encode(record).decode()  # ids that are keys become strings
+    def _whole(self) -> bytes:
+        """The record; from here on tails continue it."""
+        return self._encoder.record(deflate=not self._live, title=self.session.title)
+
+    def _moved(self, session: Session) -> None:
+        if not self._telling:
+            self.send({"kind": "look", "step": session.step, "selection": session.selection})
 
     # -- from the browser: any thread ----------------------------------------------------------------------------------
 
@@ -107,13 +119,22 @@ class Stage(anywidget.AnyWidget):
             self._drawn = int(content["step"])
         elif kind == "resync":
             self._on_request()
+        elif kind == "looked":
+            self._telling = True
+            try:
+                self.session.look(int(content["step"]), content["selection"])
+            finally:
+                self._telling = False
+
+    def close(self) -> None:
+        self._end_observing()
+        super().close()
 
     # -- without a browser ---------------------------------------------------------------------------------------------
 
     def summary(self) -> str:
         """The numbers after the last step, in one line."""
-        history = self.history
-        return summary(history.at(history.last))
+        return self.session.summary()
 
     def __repr__(self) -> str:
         return f"Stage(steps {self.history.first} to {self.history.last}: {self.summary()})"

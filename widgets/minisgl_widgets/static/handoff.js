@@ -21,6 +21,7 @@ export function spanOf(handoff, { start, end }) {
 /** The handoffs of the last step that had any: four segments each. */
 export class Handoffs {
   constructor() {
+    this.now = false;
     this.list = h("div", { class: "msgl-handoffs msgl-scroll", tabindex: 0, role: "list", "aria-label": "handoffs" });
     const { el, note } = panel("handoff", "Handoff to the cache", "", this.list);
     this.el = el;

@@ -35,6 +35,7 @@ export function verdictOf(test, step) {
 /** The admission ledger: each test of the last pass as bars of pages, wanted against to be had. */
 export class Ledger {
   constructor() {
+    this.key = false;
     this.list = h("div", { class: "msgl-tests msgl-scroll", tabindex: 0, role: "list", "aria-label": "admission tests" });
     const { el, note } = panel("ledger", "Admission", RULE, this.list);
     this.el = el;
@@ -63,7 +64,7 @@ export class Ledger {
     patch(this.list, left > 0 ? h("p", { class: "msgl-empty" }, `${left} earlier tests of this pass are left out`) : null,
       tests.slice(-SHOWN).map((/** @type {any} */ t) => this._test(t, step, scale)));
     const refused = tests[tests.length - 1].verdict !== "admitted"; // a refusal ends the pass, so it is the last
-    this.list.scrollTop = refused ? this.list.scrollHeight : 0;
+    this.list.scrollTop = refused && tests.length > 1 ? this.list.scrollHeight : 0;
   }
 
   /** @param {any} test @param {number} step @param {number} scale */

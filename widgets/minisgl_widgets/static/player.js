@@ -22,6 +22,7 @@ export class Player {
     this.last = 0;
     this.timer = 0;
     this.width = this.height = 0;
+    this.trackKey = "";
     const button = (/** @type {keyof typeof SIGNS} */ name, /** @type {string} */ label, /** @type {() => void} */ act) =>
       h("button", { type: "button", class: `msgl-btn msgl-${name}`, "aria-label": label, title: label, onclick: act },
         h("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, h("path", { d: SIGNS[name], fill: "currentColor" })));
@@ -89,7 +90,7 @@ export class Player {
   key(event) {
     if (event.altKey || event.ctrlKey || event.metaKey) return false;
     const target = /** @type {HTMLElement} */ (event.target);
-    if (target.tagName === "SELECT") return false;
+    if (target.matches?.("select, textarea, input:not([type=range])")) return false;
     const big = event.shiftKey ? 10 : 1;
     if (event.key === " " && target.tagName !== "BUTTON") this.toggle();
     else if (event.key === "ArrowLeft") this.jump(this.step - big);
@@ -142,10 +143,11 @@ export class Player {
     const context = /** @type {CanvasRenderingContext2D} */ (this.track.getContext("2d"));
     context.scale(ratio, ratio);
     const room = width / store.length;
-    for (const [i, { phase, violations }] of store.steps.entries()) {
+    for (let i = 0; i < store.length; i++) {
+      const phase = store.phase(i);
       const wide = Math.max(1, room - (room > 3 ? 1 : 0));
       const x = Math.round((i + 1) * room - wide / 2 - room / 2);
-      if (violations.length) {
+      if (store.index.violations[i]) {
         context.fillStyle = palette.bad;
         context.fillRect(x, 0, Math.max(2, wide), height);
       } else if (phase !== "idle") {

@@ -2,16 +2,24 @@
 /**
  * The record of a run, and a cursor that moves through it in both directions.
  *
- * A record is what `minisgl.events.History.record()` gives: one keyframe, and for each step a delta: a list of changes.
- * The state's shape and the four kinds of change are described in `minisgl/events/state.py`. Nothing is computed here
- * but the position: states come from applying deltas forwards and undoing them backwards.
+ * `minisgl_widgets/record.py` says what a record holds: a first state, and for each step a delta, a list of changes. The
+ * state's shape and the four kinds of change are described in `minisgl/events/state.py`; only the three lists in `pages`
+ * are typed arrays here. Nothing is computed but the position: states come from applying deltas forwards and undoing
+ * them backwards, and a leap is one delta for many steps.
  *
  * @typedef {(string|number|null)[]} Path
  * @typedef {["set", Path, any, any] | ["column", Path, any[], any, any] | ["append", Path, any[], any[]] |
  *   ["splice", Path, number, any[], any[]]} Change
- * @typedef {{step: number, phase: string, uids: number[], num_tokens: number, words: string[], violations: string[]}} StepEntry
- * @typedef {{version: number, title: string, texts: Record<string, string>, keyframe: any, deltas: Change[][], steps: StepEntry[]}} RunRecord
+ * @typedef {import("./decode.js").Part} Part
+ * @typedef {{step: number, phase: string, uids: number[], num_tokens: number, violations: string[], flags: number}} StepEntry
+ * @typedef {{type: string, uid: number, words: string, made: string}} Told an event: its type's name, its request (-1:
+ *   none, or several), its sentence ("" if it has none), and the function that made it
+ * @typedef {{uid: number, before: boolean, arrived: number, admitted: number, first: number, finished: number, reason: string,
+ *   retracted: number[], readmitted: number[], verdicts: [number, string][]}} Span the steps of a request's life, -1 for
+ *   what has not happened: admitted and first are the first time; `before`: it was there when the record began, so those
+ *   that had happened by then say the record's first step. `verdicts`: when its admission verdict became another
  */
+import { bytesOf, inflate, partsOf, unpack, unpackEach } from "./decode.js";
 
 export const FREE = -1;
 export const CACHE = -2;
@@ -20,6 +28,7 @@ export const KINDS = ["free", "owned", "evictable", "protected"];
 
 /** A deep copy, so that a delta does not change when the state moves on. @param {any} value @returns {any} */
 export function fresh(value) {
+  if (ArrayBuffer.isView(value)) return /** @type {any} */ (value).slice();
   if (Array.isArray(value)) {
     return value.length && typeof value[0] === "object" && value[0] !== null ? value.map(fresh) : value.slice();
   }
@@ -32,15 +41,18 @@ export function fresh(value) {
   return value;
 }
 
-/** What is at a path. @param {any} state @param {Path} path */
-function reach(state, path) {
-  for (const part of path) state = state[/** @type {string} */ (part)];
+// What follows runs for every change of every step that is walked, so it takes paths and changes apart by index: unpacking
+// them into variables would make lists that live for a moment only.
+
+/** What is at the first `depth` parts of a path. @param {any} state @param {Path} path @param {number} depth */
+function reach(state, path, depth) {
+  for (let i = 0; i < depth; i++) state = state[/** @type {string} */ (path[i])];
   return state;
 }
 
 /** Set an entry; null removes it. @param {any} state @param {Path} path @param {any} value */
 function put(state, path, value) {
-  const table = reach(state, path.slice(0, -1));
+  const table = reach(state, path, path.length - 1);
   const key = /** @type {string} */ (path[path.length - 1]);
   if (value === null) delete table[key];
   else table[key] = fresh(value);
@@ -49,49 +61,55 @@ function put(state, path, value) {
 /** Set one entry for each key: the path's null is read as that key. @param {any} state @param {Path} path @param {any[]} keys
  * @param {any} values as many, or the one that all get */
 function fill(state, path, keys, values) {
-  const { table, field } = at(state, path);
+  const hole = path.indexOf(null);
+  const table = reach(state, path, hole);
   const many = Array.isArray(values);
-  for (let i = 0; i < keys.length; i++) {
-    const value = many ? values[i] : values;
-    if (field === undefined) table[keys[i]] = value;
-    else table[keys[i]][field] = value;
+  if (hole + 1 === path.length) for (let i = 0; i < keys.length; i++) table[keys[i]] = many ? values[i] : values;
+  else {
+    const field = /** @type {string} */ (path[hole + 1]);
+    for (let i = 0; i < keys.length; i++) table[keys[i]][field] = many ? values[i] : values;
   }
 }
 
-/** What is at a path's null, and the one part behind it, if any. @param {any} state @param {Path} path */
-function at(state, path) {
+/** Put a value at the end of each key's list, or take one off: `values` null. @param {any} state @param {Path} path
+ * @param {any[]} keys @param {any[] | null} values */
+function extend(state, path, keys, values) {
   const hole = path.indexOf(null);
-  return { table: reach(state, path.slice(0, hole)), field: /** @type {string | undefined} */ (path[hole + 1]) };
+  const table = reach(state, path, hole);
+  const field = /** @type {string | undefined} */ (path[hole + 1]);
+  for (let i = 0; i < keys.length; i++) {
+    const list = field === undefined ? table[keys[i]] : table[keys[i]][field];
+    if (values) list.push(values[i]);
+    else list.pop();
+  }
 }
 
 /** Exchange part of a list, which becomes a new one: a view sees by that what it has drawn already.
- * @param {any} state @param {Path} path @param {number} from @param {any[]} removed @param {any[]} inserted */
+ * @param {any} state @param {Path} path @param {number} from @param {number} removed how many @param {any[]} inserted */
 function exchange(state, path, from, removed, inserted) {
-  const table = reach(state, path.slice(0, -1));
+  const table = reach(state, path, path.length - 1);
   const key = /** @type {string} */ (path[path.length - 1]);
-  table[key] = table[key].slice(0, from).concat(inserted, table[key].slice(from + removed.length));
-}
-
-/** The list that each key leads to. @param {any} state @param {Path} path @param {any[]} keys @returns {any[][]} */
-function lists(state, path, keys) {
-  const { table, field } = at(state, path);
-  return keys.map((key) => (field === undefined ? table[key] : table[key][field]));
+  const list = table[key];
+  if (from + removed === list.length) table[key] = from ? list.slice(0, from).concat(inserted) : inserted.slice();
+  else table[key] = list.slice(0, from).concat(inserted, list.slice(from + removed));
 }
 
 /** @param {any} state @param {Change} change */
-function apply(state, [kind, path, ...what]) {
-  if (kind === "set") put(state, path, what[1]);
-  else if (kind === "column") fill(state, path, what[0], what[2]);
-  else if (kind === "append") lists(state, path, what[0]).forEach((list, i) => list.push(what[1][i]));
-  else exchange(state, path, what[0], what[1], what[2]);
+function apply(state, change) {
+  const path = change[1];
+  if (change[0] === "set") put(state, path, change[3]);
+  else if (change[0] === "column") fill(state, path, change[2], change[4]);
+  else if (change[0] === "append") extend(state, path, change[2], change[3]);
+  else exchange(state, path, change[2], change[3].length, change[4]);
 }
 
 /** @param {any} state @param {Change} change */
-function undo(state, [kind, path, ...what]) {
-  if (kind === "set") put(state, path, what[0]);
-  else if (kind === "column") fill(state, path, what[0], what[1]);
-  else if (kind === "append") for (const list of lists(state, path, what[0])) list.pop();
-  else exchange(state, path, what[0], what[2], what[1]);
+function undo(state, change) {
+  const path = change[1];
+  if (change[0] === "set") put(state, path, change[2]);
+  else if (change[0] === "column") fill(state, path, change[2], change[3]);
+  else if (change[0] === "append") extend(state, path, change[2], null);
+  else exchange(state, path, change[2], change[4].length, change[3]);
 }
 
 /** @param {any} state @param {Change[]} delta */
@@ -104,137 +122,317 @@ export function undoDelta(state, delta) {
   for (let i = delta.length - 1; i >= 0; i--) undo(state, delta[i]);
 }
 
-/** How many values a change changes: what walking costs. @param {Change} change */
-function size([kind, , ...what]) {
-  return kind === "set" ? 1 : kind === "splice" ? 1 + what[1].length + what[2].length : what[0].length;
+/** Whole numbers, one a step, that grow with the run. */
+class Column {
+  constructor() {
+    this.room = new Int32Array(256);
+    this.values = this.room.subarray(0, 0);
+  }
+
+  /** @param {ArrayLike<number>} more */
+  push(more) {
+    const { length } = this.values;
+    const whole = length + more.length;
+    if (whole > this.room.length) {
+      const room = new Int32Array(Math.max(whole, 2 * this.room.length));
+      room.set(this.values);
+      this.room = room;
+    }
+    this.room.set(more, length);
+    this.values = this.room.subarray(0, whole);
+  }
 }
 
-/** The steps a browser knows. One per model; every view of the model shares it and has its own `Cursor`. */
+const DECODED = 24; // parts that are kept decoded, of those that there are many of
+
+/**
+ * The steps a browser knows. One per model; every view of the model shares it and has its own `Cursor`. Steps have a
+ * number from `first + 1` to `last`; an index counts them from 0, so index `i` is step `first + 1 + i`.
+ */
 export class RunStore {
-  /** @type {Set<(what: "load" | "tail") => void>} */
+  /** @type {Set<(what: "load" | "tail" | "more") => void>} more: parts that were there are readable now */
   listeners = new Set();
   ready = false;
+  /** All parts are readable. */
+  whole = false;
   title = "";
-  /** @type {Record<string, string>} */
+  /** What token ids say. @type {Record<string, string>} */
   texts = {};
   /** Grows whenever texts change: what was written with them is then written anew. */
   edition = 0;
-  /** @type {Change[][]} */
-  deltas = [];
-  /** @type {StepEntry[]} */
-  steps = [];
   first = 0;
   numPages = 0;
-  /** Values changed before delta i: what walking costs. */
-  cost = [0];
-  /** @type {{index: number, state: any}[]} */
-  keyframes = [];
-  // how much room the views must keep free, so that nothing moves while scrubbing
+  pageSize = 1;
+  /** The state before the first step; nobody may change it. @type {any} */
+  keyframe = null;
+  /** Steps known. */
+  length = 0;
+  /** One number a step: phase (an index into `phases`), num_tokens, violations, batch (requests in it), cost, flags (bits,
+   * see `flag`), and after the step waiting, running, free_pages, reserved_pages, owned_pages, evictable_pages,
+   * protected_pages, pending_pages. @type {Record<string, Int32Array>} */
+  index = {};
+  /** @type {string[]} */
+  phases = [];
+  /** Names of the bits in index.flags. @type {string[]} */
+  flags = [];
+  /** Each request's life, by uid, in the order in which they came. @type {Map<number, Span>} */
+  spans = new Map();
   /** Every uid that ever appears. @type {number[]} */
   uids = [];
-  known = new Set();
-  /** Most tests in a pass, nodes that ever were, and pages that a test asked for at most. */
+  /** How much room the views must keep free, so that nothing moves while scrubbing: most tests in a pass, nodes that ever
+   * were, and pages that a test asked for at most. */
   extent = { tests: 0, nodes: 1, asked: 0 };
+  /** Values changed before delta i: what walking costs. */
+  cost = [0];
 
-  get length() {
-    return this.deltas.length;
-  }
+  /** @type {Record<string, Column>} */
+  _columns = {};
+  _batches = new Column(); // the uids of all batches
+  _batchAt = [0]; // where those of step i begin
+  /** @type {Map<number, string[]>} */
+  _violations = new Map();
+  /** @type {string[]} */
+  _types = [];
+  /** @type {string[]} */
+  _emitters = [];
+  /** Each in the order of its steps. @type {Record<string, Part[]>} */
+  _parts = { steps: [], leap: [], events: [], changes: [] };
+  /** @type {Part[]} decoded, oldest first */
+  _decoded = [];
+  /** @type {any[]} tails that came before the record was readable */
+  _early = [];
+  _loads = 0;
+  _changes = { parts: 0, steps: new Column(), pages: new Column(), owners: new Column() };
 
   /** The last step known. */
   get last() {
-    return this.first + this.deltas.length;
+    return this.first + this.length;
   }
 
-  /** Replace everything. @param {RunRecord} record */
-  load(record) {
-    if (record.version !== 2) throw new Error(`this player reads records of version 2, not ${record.version}`);
-    Object.assign(this, new RunStore(), { listeners: this.listeners, edition: this.edition + 1 });
-    const state = record.keyframe;
-    this.title = record.title;
-    this.texts = { ...record.texts };
+  /** Replace everything. What is deflated is read in the background: first what the first steps need. Resolves when all
+   * is readable. @param {ArrayBuffer | ArrayBufferView} record */
+  async load(record) {
+    const parts = partsOf(record);
+    const load = ++this._loads;
+    const soon = parts.filter((p) => p.name === "head" || (p.first === 0 && (p.name === "steps" || p.name === "events")));
+    const order = { leap: 0, steps: 1, events: 2, changes: 3 };
+    const later = parts.filter((p) => !soon.includes(p));
+    later.sort((a, b) => order[/** @type {"leap"} */ (a.name)] - order[/** @type {"leap"} */ (b.name)]);
+    if (soon.some((p) => !p.bytes)) {
+      this._early = [];
+      this.ready = false;
+      for (const part of soon) await inflate(part);
+      if (load !== this._loads) return; // another record came meanwhile
+    }
+    this._begin(parts);
+    for (const [i, part] of later.entries()) {
+      if (part.bytes) continue;
+      await inflate(part);
+      if (load !== this._loads) return;
+      if (part.name === "leap") this._read(part); // so that the first long jump need not
+      if (i % 16 === 0) this._tell("more");
+    }
+    this.whole = true;
+    this._tell("more");
+  }
+
+  /** @param {Part[]} parts */
+  _begin(parts) {
+    const { listeners, edition, _loads, _early } = this;
+    Object.assign(this, new RunStore(), { listeners, edition: edition + 1, _loads });
+    const head = unpack(/** @type {Uint8Array} */ (parts[0].bytes));
+    const state = head.keyframe;
+    const { owner, node, order } = state.pages;
+    // free pages are numbered on and on, so their order may outgrow 32 bits
+    state.pages = { owner: Int32Array.from(owner), node: Int32Array.from(node), order: Float64Array.from(order) };
+    this.keyframe = state;
+    this.title = head.title;
     this.first = state.step;
     this.numPages = state.num_pages;
-    this.keyframes = [{ index: 0, state }];
-    for (const uid of Object.keys(state.requests)) this._meet(Number(uid));
-    this.extent.nodes = Object.keys(state.nodes).length;
-    this._note(state.tests.length, state.tests);
-    this._ingest(record.deltas, record.steps);
+    this.pageSize = state.page_size;
+    this.phases = head.phases;
+    this.flags = head.flags;
+    this._types = head.types;
+    this._emitters = head.emitters;
+    for (const name of Object.keys(head.index)) this._columns[name] = new Column();
+    for (const uid of Object.keys(state.requests)) this._meet(state.requests[uid]);
+    this._take(head, parts.slice(1));
     this.ready = true;
     this._tell("load");
+    for (const [message, buffers] of _early) this.append(message, buffers);
   }
 
   /** Add the steps that follow; false when some are missing between.
-   * @param {{first: number, deltas: Change[][], steps: StepEntry[], texts?: Record<string, string>}} tail */
-  append(tail) {
+   * @param {{first: number, count: number, parts: [string, number, number][]}} tail @param {(ArrayBuffer | ArrayBufferView)[]} buffers */
+  append(tail, buffers) {
+    if (!this.ready && this._loads) {
+      this._early.push([tail, buffers]);
+      return true;
+    }
     if (!this.ready || tail.first > this.length) return false;
-    const known = this.length - tail.first;
-    if (tail.texts && Object.keys(tail.texts).length) {
-      Object.assign(this.texts, tail.texts);
-      this.edition++;
-    }
-    if (known < tail.deltas.length) {
-      this._ingest(tail.deltas.slice(known), tail.steps.slice(known));
-      this._tell("tail");
-    }
+    if (tail.first < this.length) return tail.first + tail.count <= this.length; // known already, or not to be told apart
+    const parts = tail.parts.map(([name, first, count], i) => ({ name, first, count, bytes: bytesOf(buffers[i]), packed: null, value: undefined }));
+    this._take(unpack(parts[0].bytes), parts.slice(1));
+    this._tell("tail");
     return true;
   }
 
-  /** @param {Change[][]} deltas @param {StepEntry[]} steps */
-  _ingest(deltas, steps) {
-    for (let i = 0; i < deltas.length; i++) {
-      this.deltas.push(deltas[i]);
-      this.steps.push(steps[i]);
-      let cost = this.cost[this.cost.length - 1] + 1;
-      for (const change of deltas[i]) {
-        cost += size(change);
-        const [kind, path, ...what] = change;
-        if (kind === "set" && path.length === 2 && path[0] === "requests" && what[0] === null) this._meet(Number(path[1]));
-        else if (kind === "set" && path.length === 2 && path[0] === "nodes" && what[1] !== null) this.extent.nodes++;
-        else if (kind === "splice" && path[0] === "tests") this._note(what[0] + what[2].length, what[2]);
-      }
-      this.cost.push(cost);
+  /** @param {any} head @param {Part[]} parts */
+  _take(head, parts) {
+    for (const name of Object.keys(head.index)) {
+      this._columns[name].push(head.index[name]);
+      this.index[name] = this._columns[name].values;
     }
+    this._batches.push(head.uids);
+    for (const n of head.index.batch) this._batchAt.push(this._batchAt[this._batchAt.length - 1] + n);
+    for (const cost of head.index.cost) this.cost.push(this.cost[this.cost.length - 1] + cost + 1);
+    for (const [i, said] of head.violations) this._violations.set(i, said);
+    for (let i = 0; i < head.marks[0].length; i++) this._mark(head.marks[0][i], head.marks[1][i], head.marks[2][i], head.marks[3][i]);
+    const [ids, texts] = head.texts;
+    for (let i = 0; i < ids.length; i++) this.texts[ids[i]] = texts[i];
+    if (ids.length) this.edition++;
+    this.extent = head.extent;
+    for (const part of parts) this._parts[part.name].push(part);
+    this.length = this.cost.length - 1;
   }
 
-  /** @param {number} uid */
-  _meet(uid) {
-    if (this.known.has(uid)) return;
-    this.known.add(uid);
-    this.uids.push(uid);
+  /** A request that was there when the record began. @param {any} request */
+  _meet(request) {
+    const was = (/** @type {boolean} */ there) => (there ? this.first : -1);
+    this.uids.push(request.uid);
+    this.spans.set(request.uid, {
+      uid: request.uid, before: true, arrived: this.first, admitted: was(request.status !== "waiting"), first: was(request.output.length > 0),
+      finished: was(request.status === "finished"), reason: request.reason, retracted: [], readmitted: [],
+      verdicts: request.verdict ? [[this.first, request.verdict]] : [] });
   }
 
-  /** @param {number} length of the list now @param {any[]} tests that came */
-  _note(length, tests) {
-    this.extent.tests = Math.max(this.extent.tests, length);
-    for (const t of tests) {
-      if (t.need !== null) this.extent.asked = Math.max(this.extent.asked, t.need + t.reserved);
+  /** @param {string} what @param {number} uid @param {number} step @param {string} detail */
+  _mark(what, uid, step, detail) {
+    let span = this.spans.get(uid);
+    if (!span) {
+      this.uids.push(uid);
+      span = { uid, before: false, arrived: step, admitted: -1, first: -1, finished: -1, reason: "", retracted: [], readmitted: [], verdicts: [] };
+      this.spans.set(uid, span);
     }
+    const known = span.verdicts[span.verdicts.length - 1];
+    if (what === "admitted" && span.admitted < 0) span.admitted = step;
+    else if (what === "admitted") span.readmitted.push(step);
+    else if (what === "first") span.first = step;
+    else if (what === "retracted") span.retracted.push(step);
+    else if (what === "finished" || what === "refused") Object.assign(span, { finished: step, reason: what === "refused" ? "error" : detail });
+    else if (what === "tested" && (!known || known[1] !== detail)) span.verdicts.push([step, detail]);
   }
 
-  /** @param {"load" | "tail"} what */
+  /** @param {"load" | "tail" | "more"} what */
   _tell(what) {
     for (const fn of [...this.listeners]) fn(what);
   }
 
-  /** What is known of a step; null at the start. @param {number} step @returns {StepEntry | null} */
+  // -- single steps
+
+  /** The phase of a step. @param {number} i its index */
+  phase(i) {
+    return this.phases[this.index.phase[i]];
+  }
+
+  /** The bit of a flag in index.flags: refusal, eviction, split, retract, finish, handoff, drain, arrival, admission or
+   * broken. @param {string} name */
+  flag(name) {
+    return 1 << this.flags.indexOf(name);
+  }
+
+  /** The requests in a step's batch. @param {number} i its index @returns {number[]} */
+  batch(i) {
+    return Array.from(this._batches.values.subarray(this._batchAt[i], this._batchAt[i + 1]));
+  }
+
+  /** What is known of a step at once; null at the start. @param {number} step @returns {StepEntry | null} */
   entry(step) {
-    return this.steps[step - this.first - 1] ?? null;
+    const i = step - this.first - 1;
+    if (i < 0 || i >= this.length) return null;
+    const { num_tokens, flags } = this.index;
+    return { step, phase: this.phase(i), uids: this.batch(i), num_tokens: num_tokens[i], violations: this._violations.get(i) ?? [], flags: flags[i] };
   }
 
   /** The changes that led to a step. @param {number} step @returns {Change[]} */
   delta(step) {
-    return this.deltas[step - this.first - 1] ?? [];
+    const i = step - this.first - 1;
+    const part = this._partOf("steps", i);
+    return part ? this._read(part)(i - part.first) : [];
   }
 
-  /** The last keyframe at or before delta `index`. @param {number} index */
-  keyframe(index) {
+  /** A step's events; null while they are not readable yet. @param {number} step @returns {Told[] | null} */
+  events(step) {
+    const i = step - this.first - 1;
+    const part = this._partOf("events", i);
+    if (!part) return [];
+    if (!part.bytes) return null;
+    const { counts, types, uids, words } = this._read(part);
+    let from = 0;
+    for (let k = 0; k < i - part.first; k++) from += counts[k];
+    return Array.from({ length: counts[i - part.first] }, (_, k) => ({
+      type: this._types[types[from + k]], uid: uids[from + k], words: words[from + k], made: this._emitters[types[from + k]] }));
+  }
+
+  /** Every change of a page's owner in the run, as columns: in `steps[i]`, `pages[i]` went to `owners[i]` (a uid, FREE or
+   * CACHE); who had them at the start is in `keyframe.pages.owner`. Read when first asked for, so only then it costs;
+   * null while not all of it is readable. */
+  changes() {
+    const known = this._changes;
+    for (const part of this._parts.changes.slice(known.parts)) {
+      if (!part.bytes) return null;
+      const { steps, pages, owners } = unpack(part.bytes);
+      known.steps.push(steps);
+      known.pages.push(pages);
+      known.owners.push(owners);
+      known.parts++;
+    }
+    return { steps: known.steps.values, pages: known.pages.values, owners: known.owners.values };
+  }
+
+  // -- parts
+
+  /** Can a cursor go there? Otherwise `more` is told when it can. @param {number} step */
+  reaches(step) {
+    const i = Math.max(0, Math.min(this.length, step - this.first));
+    return this.whole || (this._parts.leap.every((p) => p.bytes) && [i - 1, i].every((at) => this._partOf("steps", at)?.bytes !== null));
+  }
+
+  /** The part that holds step index `i`. @param {string} name @param {number} i @returns {Part | undefined} */
+  _partOf(name, i) {
+    const parts = this._parts[name];
     let low = 0;
-    for (let high = this.keyframes.length; high - low > 1; ) {
+    for (let high = parts.length; high - low > 1; ) {
       const mid = (low + high) >> 1;
-      if (this.keyframes[mid].index <= index) low = mid;
+      if (parts[mid].first <= i) low = mid;
       else high = mid;
     }
-    return this.keyframes[low];
+    const part = parts[low];
+    return part && part.first <= i && i < part.first + part.count ? part : undefined;
+  }
+
+  /** @param {Part} part */
+  _read(part) {
+    if (part.value === undefined) {
+      const read = part.name === "steps" ? unpackEach : unpack;
+      part.value = read(/** @type {Uint8Array} */ (part.bytes));
+      if (part.name !== "leap") {
+        this._decoded.push(part);
+        if (this._decoded.length > DECODED) /** @type {Part} */ (this._decoded.shift()).value = undefined;
+      }
+    }
+    return part.value;
+  }
+
+  /** Leap number `i`, a delta. @param {number} i @returns {Change[]} */
+  leap(i) {
+    return this._read(this._parts.leap[i]);
+  }
+
+  /** Steps that a leap takes, and how many leaps there are; the steps behind the last one have none. */
+  get leaps() {
+    const { leap } = this._parts;
+    return { steps: leap.length ? leap[0].count : 1, count: leap.length };
   }
 }
 
@@ -243,8 +441,9 @@ export class Cursor {
   /** @param {RunStore} store @param {number} [step] */
   constructor(store, step = store.last) {
     this.store = store;
-    this.index = 0;
-    this.state = fresh(store.keyframes[0].state);
+    this.index = 0; // deltas that are applied
+    /** @type {any} */
+    this.state = fresh(store.keyframe);
     this.moveTo(step);
   }
 
@@ -252,26 +451,36 @@ export class Cursor {
     return this.store.first + this.index;
   }
 
-  /** Go to a step by the cheaper way: from here, or from a keyframe. @param {number} step */
+  /** Go to a step: walk, or walk to where leaps begin, leap, and walk on. @param {number} step */
   moveTo(step) {
     const { store } = this;
-    const { cost, deltas } = store;
-    const target = Math.max(0, Math.min(deltas.length, Math.round(step) - store.first));
-    const copy = Math.max(4096, 3 * store.numPages); // what copying a state costs, in changes
-    const from = store.keyframe(target);
-    if (cost[target] - cost[from.index] + copy < Math.abs(cost[target] - cost[this.index])) {
-      this.state = fresh(from.state);
-      this.index = from.index;
+    const target = Math.max(0, Math.min(store.length, Math.round(step) - store.first));
+    const out = this._edge(this.index);
+    const into = this._edge(target);
+    if (out !== into) {
+      const { steps } = store.leaps;
+      this._walk(out * steps);
+      for (let i = out; i < into; i++) applyDelta(this.state, store.leap(i));
+      for (let i = out; i > into; i--) undoDelta(this.state, store.leap(i - 1));
+      this.index = into * steps;
     }
-    while (this.index > target) undoDelta(this.state, deltas[--this.index]);
-    while (this.index < target) {
-      applyDelta(this.state, deltas[this.index++]);
-      const newest = store.keyframes[store.keyframes.length - 1].index;
-      if (this.index > newest && cost[this.index] - cost[newest] >= 2 * copy) {
-        store.keyframes.push({ index: this.index, state: fresh(this.state) });
-      }
-    }
+    this._walk(target);
     return this.state;
+  }
+
+  /** The nearest place between two leaps, counted in leaps. @param {number} index */
+  _edge(index) {
+    const { cost, leaps } = this.store;
+    const low = Math.min(leaps.count, Math.floor(index / leaps.steps));
+    if (low === leaps.count) return low;
+    return cost[index] - cost[low * leaps.steps] <= cost[(low + 1) * leaps.steps] - cost[index] ? low : low + 1;
+  }
+
+  /** @param {number} target */
+  _walk(target) {
+    const { store } = this;
+    while (this.index > target) undoDelta(this.state, store.delta(store.first + this.index--));
+    while (this.index < target) applyDelta(this.state, store.delta(store.first + ++this.index));
   }
 }
 

@@ -3,6 +3,22 @@
  * The stage: one player and the views it drives. An anywidget module (AFM): the default export makes one definition
  * per model, so that all views of a model share its record and nothing else.
  *
+ * What a view may use of the stage it is given (views.js says what it must have itself):
+ *
+ *     stage.goto(step)        move the player; a step that is not readable yet is gone to as soon as it is
+ *     stage.point(pointer)    point at something for as long as the mouse is there; null: at nothing
+ *     stage.pin(pointer)      hold it; again, or null, lets it go
+ *     stage.pointer           what is pointed at, or else held (a Pointer, see record.js)
+ *     stage.selection         all that belongs to it: {pages, uids, nodes}, three Sets; or null
+ *     stage.store             the run (RunStore, record.js): index columns, spans, entry(step), events(step), delta(step), changes()
+ *     stage.at(step)          the state after another step, to compare with; null while it is not readable. It is good
+ *                             until the next call, and must not be changed
+ *     stage.send(message)     tell the kernel; `stage.send` is null in an exported page
+ *     stage.redraw()          draw in the next frame, for instance after the view was scrolled
+ *
+ * Elements with data-uid, data-node, or data-of and data-pages point at what they name without further ado, and get the
+ * class msgl-hi while it is selected. A view draws `frame` and nothing else: it holds the state after the player's step.
+ *
  * What a test, or a script, may rely on (numbers in pages unless they say otherwise):
  *
  *     .msgl           data-step, data-first, data-last, data-phase (prefill | decode | idle | start)
@@ -16,6 +32,8 @@
  *     .msgl-tree      data-nodes; each .msgl-node: data-node, data-locks, data-used, data-mark (new | split | hit | evicted)
  *     .msgl-handoff   data-handoffs, data-since; each .msgl-ho: data-uid, data-finished; each .msgl-hocell: data-segment, data-pages
  *     .msgl-words     li: the step's sentences
+ *     .msgl-copy      code: the Python expression of what is held
+ *     .msgl-dock      .msgl-tab: data-view, aria-selected; .msgl-dockbody: the view that is seen
  *     .msgl-hi        whatever belongs to what is pointed at
  */
 import { RunStore, Cursor, pageKinds, countKinds, pendingPages, selectionOf } from "./record.js";
@@ -28,49 +46,69 @@ import { Handoffs } from "./handoff.js";
 import { Requests } from "./requests.js";
 import { Lamp, pagesNamed } from "./lamp.js";
 import { Words } from "./words.js";
+import { CopyPath, fragmentOf, placeOf } from "./path.js";
+import { Dock, arrange } from "./layout.js";
+import { VIEWS } from "./views.js";
 
 /**
  * @typedef {import("./record.js").Pointer} Pointer
  * @typedef {{store: RunStore, state: any, step: number, entry: import("./record.js").StepEntry | null,
  *   delta: import("./record.js").Change[], kinds: Uint8Array, counts: Record<string, number>, pending: Set<number>,
- *   selection: import("./record.js").Selection | null, suspects: Set<number>, changed: Set<number>, palette: any, following: boolean}} Frame
- *   everything a view draws
+ *   held: Pointer, selection: import("./record.js").Selection | null, suspects: Set<number>, changed: Set<number>, palette: any,
+ *   following: boolean}} Frame
+ *   everything a view draws: `state` after `step`, the `delta` that led there, the kind of each page (an index into KINDS)
+ *   and how many there are of each, pages that are pending, were named by a broken rule, or changed owner in this step
+ * @typedef {{live?: boolean, start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
+ *   heading?: HTMLElement}} Options
  */
+
+const REST = 200; // milliseconds without a move after which others are told where the player is
 
 /** One place where a record is shown. */
 export class Stage {
-  /** @param {HTMLElement} el @param {RunStore} store
-   * @param {{live?: boolean, drawn?: (step: number) => void, moved?: (step: number) => void, heading?: HTMLElement}} [options] */
-  constructor(el, store, { live = false, drawn = () => {}, moved = () => {}, heading } = {}) {
+  /** @param {HTMLElement} el @param {RunStore} store @param {Options} [options] */
+  constructor(el, store, { live = false, start = -1, send = null, rested = () => {}, heading } = {}) {
     this.store = store;
     this.live = live;
-    this.drawn = drawn;
-    this.moved = moved;
+    this.send = send;
+    this.rested = rested;
     /** @type {Cursor | null} */
     this.cursor = null;
+    /** @type {Cursor | null} the one of `at` */
+    this.other = null;
+    /** @type {number | null} the step to go to once it is readable */
+    this.wanted = start >= 0 ? start : null;
     /** @type {Pointer} what the mouse or the focus is on */
     this.hovered = null;
     /** @type {Pointer} what was clicked */
     this.pinned = null;
+    /** @type {import("./record.js").Selection | null} */
+    this.selection = null;
     this.frame = 0;
+    this.resting = 0;
     this.acknowledged = -1;
     this.player = new Player({ goto: (step) => this.goto(step), live });
     this.title = heading ?? h("h2");
     this.title.classList.add("msgl-title");
     this.lamp = new Lamp();
+    this.copy = new CopyPath();
     this.strip = new PageStrip(this);
     this.requests = new Requests(this);
     this.tree = new Tree(this);
     const [ledger, handoffs, words] = [new Ledger(), new Handoffs(), new Words()];
     const { strip, requests, tree } = this;
-    this.views = [this.player, this.lamp, strip, ledger, requests, tree, handoffs, words];
+    /** @type {import("./views.js").View[]} */
+    this.views = [this.player, this.lamp, this.copy, strip, ledger, requests, tree, handoffs, words];
+    /** @type {Dock[]} */
+    this.docks = [];
+    for (const side of /** @type {const} */ (["left", "right"])) this.docks.push(new Dock(this, side, VIEWS.filter((kind) => kind.dock === side)));
     this.waiting = h("p", { class: "msgl-nothing" }, "No step has been recorded yet. Run or step the engine, and it appears here.");
-    this.body = h("div", { class: "msgl-body" },
-      h("div", { class: "msgl-column msgl-pool" }, strip.el, words.el), h("div", { class: "msgl-column" }, ledger.el, handoffs.el),
-      requests.el, tree.el);
-    this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.lamp.el), this.player.el);
+    this.body = arrange({ strip, words, ledger, handoffs, requests, tree }, this.docks);
+    this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.copy.el, this.lamp.el), this.player.el);
     this.root = h("div", { class: "msgl", tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
     el.append(this.root);
+    // below a page's own heading the views are its sections, below a title of this stage they are one level deeper
+    if (heading) for (const panel of this.root.querySelectorAll("h3")) panel.setAttribute("aria-level", "2");
 
     this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this._key(e));
     for (const kind of ["pointerover", "focusin"]) this.root.addEventListener(kind, (/** @type {Event} */ e) => this._hover(e));
@@ -78,6 +116,8 @@ export class Stage {
     this.root.addEventListener("click", (/** @type {Event} */ e) => this._click(e));
     this.resized = new ResizeObserver(() => this.redraw());
     this.resized.observe(this.root);
+    /** @type {any} */
+    this.palette = null;
     this.restyle = () => {
       this.palette = null;
       this.redraw();
@@ -86,42 +126,67 @@ export class Stage {
     this.themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
     this.media = matchMedia("(prefers-color-scheme: dark)");
     this.media.addEventListener("change", this.restyle);
-    this.listen = (/** @type {"load" | "tail"} */ what) => this._changed(what);
+    this.listen = (/** @type {"load" | "tail" | "more"} */ what) => this._changed(what);
     store.listeners.add(this.listen);
     this.tail = -1;
+    clearTimeout(this.resting); // what the tabs show at first is no move
     this._changed("load");
   }
 
   close() {
     this.player.stop();
     cancelAnimationFrame(this.frame);
+    clearTimeout(this.resting);
     this.store.listeners.delete(this.listen);
     this.resized.disconnect();
     this.themed.disconnect();
     this.media.removeEventListener("change", this.restyle);
+    for (const dock of this.docks) dock.close();
     this.root.remove();
   }
 
-  /** @param {"load" | "tail"} what */
+  /** @param {"load" | "tail" | "more"} what */
   _changed(what) {
     const { store } = this;
     if (!store.ready) return this.redraw();
     const followed = this.live && (!this.cursor || this.cursor.step >= this.tail);
     if (what === "load") {
       // a record opens at the first step that did something, a live run at its newest
-      this.cursor = new Cursor(store, followed ? store.last : this.cursor?.step ?? store.first + 1);
-    } else if (followed && !this.player.timer) /** @type {Cursor} */ (this.cursor).moveTo(store.last);
+      const step = followed ? store.last : this.cursor?.step ?? store.first + 1;
+      this.cursor = new Cursor(store, store.reaches(step) ? step : store.first);
+      this.other = null;
+    } else if (what === "tail" && followed && !this.player.timer) /** @type {Cursor} */ (this.cursor).moveTo(store.last);
     this.tail = store.last;
+    if (this.wanted !== null && store.reaches(this.wanted)) this.goto(this.wanted);
     this.redraw();
   }
 
   /** @param {number} step */
   goto(step) {
-    if (!this.cursor) return;
+    if (!this.cursor || !this.store.reaches(step)) {
+      this.wanted = step;
+      return;
+    }
+    this.wanted = null;
     this.cursor.moveTo(step);
     this.player.step = this.cursor.step;
-    this.moved(this.cursor.step);
+    this.rest();
     this.redraw();
+  }
+
+  /** Go and hold because somebody else did: what is said to others later does not come back to them.
+   * @param {number | undefined} step @param {Pointer | undefined} pointer */
+  look(step, pointer) {
+    if (step !== undefined) this.goto(step);
+    if (pointer !== undefined) this.pinned = pointer;
+    clearTimeout(this.resting);
+    this.redraw();
+  }
+
+  /** Once nothing has moved for a moment, tell others where the player is. */
+  rest() {
+    clearTimeout(this.resting);
+    this.resting = window.setTimeout(() => this.rested(this), REST);
   }
 
   /** Point at something for as long as the mouse is there. @param {Pointer} pointer */
@@ -134,7 +199,35 @@ export class Stage {
   /** Keep pointing at something; again, or null, lets it go. @param {Pointer} pointer */
   pin(pointer) {
     this.pinned = JSON.stringify(pointer) === JSON.stringify(this.pinned) ? null : pointer;
+    this.rest();
     this.redraw();
+  }
+
+  /** What is pointed at, or else held. @returns {Pointer} */
+  get pointer() {
+    return this.hovered ?? this.pinned;
+  }
+
+  /** The state after another step: good until the next call, and not to be changed. Null while it is not readable.
+   * @param {number} step */
+  at(step) {
+    const { store } = this;
+    if (!store.ready || !store.reaches(step)) return null;
+    if (this.other) return this.other.moveTo(step);
+    this.other = new Cursor(store, step);
+    return this.other.state;
+  }
+
+  /** The end of an address that leads here. */
+  get fragment() {
+    return fragmentOf(this.cursor?.step ?? 0, this.pinned, this.docks.map((dock) => dock.shown).filter(Boolean));
+  }
+
+  /** Go where the end of an address leads. @param {string} fragment */
+  follow(fragment) {
+    const { step, pointer, views } = placeOf(fragment);
+    for (const id of views) for (const dock of this.docks) dock.show(id);
+    this.look(step, pointer);
   }
 
   /** @param {Event} event @returns {Pointer} */
@@ -167,6 +260,7 @@ export class Stage {
     let done = this.player.key(event);
     if (event.key === "Escape" && (this.pinned || this.hovered)) {
       this.pinned = this.hovered = null;
+      this.rest();
       this.redraw();
       done = true;
     } else if (event.key === "Enter" && this._pointer(event)) {
@@ -198,13 +292,15 @@ export class Stage {
     const kinds = pageKinds(state);
     const changed = new Set();
     for (const [, path, keys] of delta) if (path[0] === "pages" && path[1] === "owner") for (const page of keys) changed.add(page);
+    this.selection = selectionOf(state, this.pointer);
     /** @type {Frame} */
-    const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), pending: pendingPages(state), selection: selectionOf(state, this.hovered ?? this.pinned),
+    const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), pending: pendingPages(state), held: this.pinned, selection: this.selection,
       suspects: pagesNamed(entry ? entry.violations : []), changed, palette: this.palette,
       following: this.live && step === store.last };
     this.title.textContent = store.title || "A run of minisgl";
-    for (const view of [this.player, this.strip, this.requests, this.tree]) view.measure();
-    for (const view of this.views) view.draw(frame);
+    const seen = [...this.views, ...this.docks.flatMap((dock) => dock.view ?? [])];
+    for (const view of seen) view.measure?.();
+    for (const view of seen) view.draw(frame);
     this._highlight(frame.selection);
     const { dataset } = this.root;
     dataset.step = String(step);
@@ -213,7 +309,7 @@ export class Stage {
     dataset.phase = entry ? entry.phase : "start";
     if (this.acknowledged !== store.last) {
       this.acknowledged = store.last;
-      this.drawn(store.last);
+      this.send?.({ kind: "drawn", step: store.last });
     }
   }
 
@@ -225,42 +321,56 @@ export class Stage {
       if (selection) {
         if (el.hasAttribute("data-node")) on = selection.nodes.has(Number(el.getAttribute("data-node")));
         else if (el.hasAttribute("data-uid")) on = selection.uids.has(Number(el.getAttribute("data-uid")));
-        else on = (el.getAttribute("data-pages") ?? "").split(" ").some((p) => p !== "" && selection.pages.has(Number(p)));
+        else on = (el.getAttribute("data-pages") ?? "").split(" ").some((/** @type {string} */ p) => p !== "" && selection.pages.has(Number(p)));
       }
       el.classList.toggle("msgl-hi", on);
     }
   }
 }
 
+/** What of a pointer others are told: several pages at once are only pointed at. @param {Pointer} pointer */
+function tellable(pointer) {
+  return pointer?.kind === "pages" ? null : pointer;
+}
+
 /** @param {any} model @param {RunStore} store */
 function readRecord(model, store) {
-  const text = model.get("record");
-  if (text) store.load(typeof text === "string" ? JSON.parse(text) : text);
+  const record = model.get("record");
+  if (record?.byteLength) void store.load(record);
 }
 
 export default () => {
   const store = new RunStore();
+  /** @type {Set<Stage>} */
+  const stages = new Set();
   return {
     /** @param {{model: any}} context */
     initialize({ model }) {
       readRecord(model, store);
       model.on("change:record", () => readRecord(model, store));
-      model.on("msg:custom", (/** @type {any} */ message) => {
-        if (message?.kind === "tail" && !store.append(message)) model.send({ kind: "resync" });
+      model.on("msg:custom", (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => {
+        if (message?.kind === "tail" && !store.append(message, buffers)) model.send({ kind: "resync" });
+        else if (message?.kind === "look") for (const stage of stages) stage.look(message.step, message.selection);
       });
     },
 
     /** @param {{model: any, el: HTMLElement}} context */
     render({ model, el }) {
+      const exported = model.get("exported");
       const stage = new Stage(el, store, {
         live: Boolean(model.get("live")),
-        drawn: (step) => model.send({ kind: "drawn", step }),
-        moved: model.get("moved"),
+        start: model.get("start") ?? -1,
+        send: exported ? null : (message) => model.send(message),
+        rested: exported ?? (({ cursor, pinned }) => cursor && model.send({ kind: "looked", step: cursor.step, selection: tellable(pinned) })),
         heading: model.get("heading"),
       });
-      if (Number(model.get("length") ?? 0) > store.length) model.send({ kind: "resync" });
-      if (model.get("exported")) /** @type {any} */ (el).stage = stage;
-      return () => stage.close();
+      stages.add(stage);
+      if (store.ready && Number(model.get("length") ?? 0) > store.length) model.send({ kind: "resync" });
+      if (exported) /** @type {any} */ (el).stage = stage;
+      return () => {
+        stages.delete(stage);
+        stage.close();
+      };
     },
   };
 };

@@ -171,7 +171,7 @@ export class Tree {
       lines.push(`M${from} ${upY + NODE_HIGH / 2}H${bend}V${y + NODE_HIGH / 2}H${x}`);
       const node = nodes[id];
       const mark = gone.has(id) && !(id in state.nodes) ? "evicted" : marks.get(id) ?? "";
-      const age = high > low ? (node.used - low) / (high - low) : 1;
+      const age = high > low ? Math.round((20 * (node.used - low)) / (high - low)) / 20 : 1; // in steps, so that few boxes change
       const looks = mark === "evicted" ? "evicted" : node.locks > 0 ? "protected" : "evictable";
       const key = [x, y, wide, looks, mark, node.locks, node.used, age, node.tokens.length, node.pages.length, store.edition].join(" ");
       const old = this.built.get(id);

@@ -7,6 +7,7 @@ const LONGEST = 600; // characters of a sentence shown: one can name thousands o
 /** What the step did, one sentence an event. */
 export class Words {
   constructor() {
+    this.key = "";
     this.list = h("ol", { class: "msgl-sentences msgl-scroll", tabindex: 0, "aria-label": "what happened in this step" });
     const { el, note } = panel("words", "What happened", "", this.list);
     this.scrolled = false;
@@ -16,13 +17,15 @@ export class Words {
   }
 
   /** @param {import("./stage.js").Frame} frame */
-  draw({ entry, step }) {
-    if (this.entry === entry && this.step === step) return;
-    this.entry = entry;
-    this.step = step;
+  draw({ store, entry, step }) {
+    const events = store.events(step);
+    const key = `${step} ${store.edition} ${events !== null}`;
+    if (this.key === key) return;
+    this.key = key;
     this.note.textContent = `in step ${step}`;
-    const words = entry ? entry.words : [];
-    patch(this.list, words.length ? words.slice(0, MOST).map((w) => h("li", null, sentence(middle(w, LONGEST)))) : h("li", { class: "msgl-empty" }, entry ? "Nothing that changes the books." : "The start of the record."),
+    const words = (events ?? []).map((e) => e.words).filter(Boolean);
+    const none = events === null ? "It is still being read." : entry ? "Nothing that changes the books." : "The start of the record.";
+    patch(this.list, words.length ? words.slice(0, MOST).map((w) => h("li", null, sentence(middle(w, LONGEST)))) : h("li", { class: "msgl-empty" }, none),
       words.length > MOST ? h("li", { class: "msgl-empty" }, `and ${words.length - MOST} more`) : null);
     if (this.scrolled) this.list.scrollTop = 0;
     this.scrolled = false;

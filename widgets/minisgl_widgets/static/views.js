@@ -1,0 +1,23 @@
+// @ts-check
+/**
+ * The views that the tabs offer, in this order. Each is one file with one class:
+ *
+ *     static id       short and lasting: it stands in addresses (`view=chart`)
+ *     static title    on its tab
+ *     static dock     "left" or "right": the group of tabs it belongs to
+ *     constructor(stage)    called when its tab is first chosen; what a view may use is described in stage.js
+ *     el              its element; the dock gives it a fixed height, and it scrolls inside
+ *     measure()       optional: reads sizes, before anything is drawn
+ *     draw(frame)     draws a frame; called only while the view is seen
+ *     close()         optional: the stage goes away
+ */
+import { Chart } from "./chart.js";
+import { EventLog } from "./events.js";
+
+/**
+ * @typedef {{el: HTMLElement, measure?: () => void, draw: (frame: import("./stage.js").Frame) => void, close?: () => void}} View
+ * @typedef {{id: string, title: string, dock: string, new (stage: import("./stage.js").Stage): View}} ViewKind
+ */
+
+/** @type {ViewKind[]} */
+export const VIEWS = [Chart, EventLog];
