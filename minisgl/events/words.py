@@ -136,6 +136,7 @@ EMITTERS: dict[type[ev.Event], tuple[str, ...]] = {
     ev.PagesAllocated: (f"{_CACHE}.allocate",),
     ev.PagesEvicted: (f"{_RADIX}.evict",),
     ev.CacheCleared: (f"{_CACHE}.clear",),
+    ev.SettingsChanged: (f"{_SCHEDULER}._change",),
     ev.NodeSplit: (f"{_RADIX}._split",),
     ev.NodeInserted: (f"{_RADIX}.insert",),
     ev.NodeLocked: (f"{_RADIX}.lock",),
