@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import json
-import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from html import escape
@@ -26,12 +24,10 @@ from minisgl.events.until import Condition, Watch, reason
 from minisgl.events.words import count
 from minisgl.events.words import pages as runs
 from minisgl.sim.answers import verify
-from minisgl_widgets import palette
-from minisgl_widgets.breakpoint import Breakpoint
+from minisgl_widgets.controls import Controls, Prompt, every_widget
 from minisgl_widgets.engine_thread import EngineThread
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
-from minisgl_widgets.live_settings import LiveSettings
 from minisgl_widgets.prompts import PROMPTS
 from minisgl_widgets.stage import Stage
 from minisgl_widgets.static_views import summary
@@ -39,13 +35,7 @@ from minisgl_widgets.static_views import summary
 if TYPE_CHECKING:
     from minisgl.llm import LLM
 
-Prompt = str | Sequence[int]
-
 PROVEN = 2_000  # steps at most whose record is verified by itself after a run: a fifth of a second
-SPEEDS = (1, 2, 5, 10, 20, 50)  # steps per second; the slider's top has no limit
-
-ALERT = f"color: var(--jp-error-color0, {palette.BAD}); font-weight: bold; line-height: 1.5"
-ONE_LINE = "overflow: hidden; white-space: nowrap; text-overflow: ellipsis"
 
 _open: weakref.WeakValueDictionary[int, Dashboard] = weakref.WeakValueDictionary()  # by the id of the LLM they hold
 
@@ -54,8 +44,8 @@ class Dashboard(W.VBox):
     """A window on a running engine. Show it as a cell's last expression; the same LLM has one at a time.
 
     Everything a click does, a method does as well: :meth:`run`, :meth:`step`, :meth:`pause`, :meth:`add`, :meth:`fork`,
-    :meth:`change`, :meth:`verify`; they wait, so that the next line sees the result. What other cells do with the LLM is
-    followed too. Of an older dashboard of the same LLM the views stay, to be scrubbed, and the controls are off.
+    :meth:`change`, :meth:`verify`; they wait, so that the next line sees the result. What other cells do with the LLM
+    is followed too. Of an older dashboard of the same LLM the views stay, to be scrubbed, and the controls are off.
 
     Attributes:
         stopped: the event that ended the last run "until" it happened; None if nothing did.
@@ -98,9 +88,18 @@ class Dashboard(W.VBox):
             self._feed = self._fed(title or llm.model_name)
         self.stage = Stage(self._feed, live=True, on_request=self._resync)
         self.stage.session.observe(self._looked)
-        self._build(prompts, max_tokens, temperature, ignore_eos, speed)
-        super().__init__([*self._rows, self.stage])
-        self._thread.set_rate(self._speed.value)
+        acts = {
+            "Run": lambda: self._start(None, self._controls.form(), until=self._controls.until.condition),
+            "Step": lambda: self._start(1, self._controls.form()),
+            "Pause": self._halt,
+            "Add": lambda: self._submit_later(*self._controls.form()),
+            "Fork from here": lambda: self._fork(None),
+            "Verify": lambda: self._thread.put(self._prove_and_show),
+        }
+        fields = (prompts, max_tokens, temperature, ignore_eos, speed)
+        self._controls: Controls = Controls(llm.config, acts, self._change, self._set_rate, *fields)
+        super().__init__([*self._controls.rows, self.stage])
+        self._thread.set_rate(self._controls.speed.value)
         self._show()
         _open[id(llm)] = self
         self._thread.start()
@@ -116,102 +115,6 @@ class Dashboard(W.VBox):
 
     # -- controls ------------------------------------------------------------------------------------------------------
 
-    def _build(
-        self, prompts: Sequence[Prompt], max_tokens: int, temperature: float, ignore_eos: bool, speed: float | None
-    ) -> None:
-        """Make the widgets. The browser writes the fields, the thread writes the two lines; none has two writers."""
-        self._prompts = W.Textarea(
-            "\n".join(p if isinstance(p, str) else json.dumps(list(p)) for p in prompts),
-            rows=max(3, min(8, len(prompts))),
-            layout=W.Layout(width="auto", flex="1 1 auto"),
-            tooltip="One prompt per line; a line like [1, 2, 3] is token ids; empty lines are left out.",
-        )
-        narrow = {"layout": W.Layout(width="190px"), "style": {"description_width": "100px"}}
-        self._max_tokens = W.IntText(max_tokens, description="max_tokens", tooltip="new tokens at most", **narrow)
-        self._temperature = W.FloatText(
-            temperature, description="temperature", step=0.1, tooltip="0: always the most probable token", **narrow
-        )
-        self._ignore_eos = W.Checkbox(
-            ignore_eos, description="ignore_eos", indent=False, tooltip="do not stop at the model's end tokens"
-        )
-        options = [*((f"{s} step{'' if s == 1 else 's'}/s", s) for s in sorted({*SPEEDS, *([speed] if speed else [])}))]
-        self._speed = W.SelectionSlider(
-            options=[*options, ("as fast as it goes", math.inf)],
-            value=speed or math.inf,
-            description="speed",
-            continuous_update=False,
-            layout=W.Layout(width="340px"),
-            style={"description_width": "45px"},
-        )
-        self._speed.observe(self._speed_moved, "value")
-
-        def button(label: str, icon: str, style: str, tooltip: str, act: Callable[[], Any]) -> W.Button:
-            made = W.Button(description=label, icon=icon, button_style=style, tooltip=tooltip, layout={"width": "90px"})
-            made.on_click(lambda _: act())
-            return made
-
-        buttons = [
-            button(
-                "Run",
-                "play",
-                "primary",
-                "Idle: submit the prompts in the box, then step until all are done. Otherwise: go on.",
-                lambda: self._start(None, self._form(), until=self._until.condition),
-            ),
-            button(
-                "Step",
-                "step-forward",
-                "",
-                "One step of the engine. If it is idle, the prompts in the box are submitted first.",
-                lambda: self._start(1, self._form()),
-            ),
-            button("Pause", "pause", "", "Stop after the step at hand; Run or Step goes on from there.", self._halt),
-            button(
-                "Add",
-                "plus",
-                "",
-                "Submit the prompts in the box without running; they take effect in the next step.",
-                lambda: self._submit_later(*self._form()),
-            ),
-        ]
-        self._until = Breakpoint()
-        self._fork_button = button(
-            "Fork from here",
-            "code-fork",
-            "",
-            "Take the engine back to the step that the views show: everything up to it is computed again as it was. "
-            "There it waits, for other settings or prompts.",
-            lambda: self._fork(None),
-        )
-        self._verify_button = button(
-            "Verify",
-            "check",
-            "",
-            "Run the record again without the model and compare, event for event.",
-            lambda: self._thread.put(self._prove_and_show),
-        )
-        self._fork_button.layout.width = "140px"
-        self._settings = LiveSettings(self.llm.config, self._change)
-        # both keep their height, so that the views do not move when there is more to say
-        self._status = W.HTML(layout=W.Layout(margin="0", height="28px", overflow="hidden"))
-        self._error = W.HTML(layout=W.Layout(margin="0", height="44px", overflow="auto"))
-        fields = W.VBox([self._max_tokens, self._temperature, self._ignore_eos])
-        wrapped = {"flex_flow": "row wrap", "align_items": "center"}
-        controls = W.HBox([buttons[0], self._until, *buttons[1:], self._speed], layout=W.Layout(**wrapped))
-        aside = W.HBox([self._fork_button, self._verify_button, self._settings], layout=W.Layout(**wrapped))
-        self._rows = [W.HBox([self._prompts, fields]), controls, aside, self._status, self._error]
-        for row in self._rows:
-            row.add_class("msgl-controls")  # so that they look dead once their kernel is gone
-
-    def _form(self) -> tuple[list[Prompt], SamplingParams]:
-        """What the fields say now: prompts, one per line, and the parameters for all of them."""
-        params = SamplingParams(
-            max_tokens=self._max_tokens.value,
-            temperature=self._temperature.value,
-            ignore_eos=self._ignore_eos.value,
-        )
-        return [read_prompt(line) for line in self._prompts.value.splitlines() if line.strip()], params
-
     # Callbacks come on any thread, so all they do is to hand a job to the engine thread.
 
     def _resync(self) -> None:
@@ -223,8 +126,8 @@ class Dashboard(W.VBox):
     def _looked(self, session: Any) -> None:
         self._looked_at = session.step
 
-    def _speed_moved(self, change: Any) -> None:
-        self._thread.put(lambda: self._thread.set_rate(change["new"]))
+    def _set_rate(self, rate: float) -> None:
+        self._thread.put(lambda: self._thread.set_rate(rate))
 
     def _start(
         self,
@@ -269,11 +172,9 @@ class Dashboard(W.VBox):
                 self._feed = self._fed(self._feed.title)
             self.before, self._looked_at = trace, None
             self.stage.begin_again(self._feed)
-            self._settings.show(self.llm.config)
+            self._controls.settings.show(self.llm.config)
             later = sum(e.step > to for e in trace.of(RequestArrived))
-            left = (
-                f"; {count(later, 'request')} that came later {'is' if later == 1 else 'are'} left out" if later else ""
-            )
+            left = f"; what came later is left out: {count(later, 'request')}" if later else ""
             self._note = f"forked after step {to}, which was computed again{left}"
             return self._thread.go(to - self.history.first, lambda: self._there(trace, to))
 
@@ -357,10 +258,8 @@ class Dashboard(W.VBox):
         requests = f"{now.counters['running']} running, {now.counters['waiting']} waiting"
         proof = [self._proof[1]] if self._proof and self._proven(now.step) else []
         said = " · ".join([f" after step {now.step}", requests, *proof, *([self._note] if self._note else [])])
-        whole = escape(f"{state}{said} ({summary(now)})")
-        self._status.value = f'<div role="status" style="{ONE_LINE}" title="{whole}"><b>{state}</b>{escape(said)}</div>'
-        lines = "<br>".join(f"✕ {escape(line)}" for line in self.errors)
-        self._error.value = f'<div role="alert" style="{ALERT}">{lines}</div>' if lines else ""
+        title = f"{state}{said} ({summary(now)})"
+        self._controls.say(f"<b>{state}</b>{escape(said)}", title, self.errors)
 
     def _proven(self, step: int) -> bool:
         return self._proof is not None and self._proof[0] == step
@@ -384,7 +283,7 @@ class Dashboard(W.VBox):
             self._elsewhere = True
             self._thread.wake()
         if isinstance(event, SettingsChanged):
-            self._settings.show(self.llm.config)
+            self._controls.settings.show(self.llm.config)
 
     # -- by hand -------------------------------------------------------------------------------------------------------
 
@@ -402,18 +301,20 @@ class Dashboard(W.VBox):
         ``minisgl.events.until``); None: what the list beside Run says. ``stopped`` is then the event.
         Interrupting aborts the requests that this call submitted. A refused prompt is shown, in ``errors`` as well.
         """
-        form = self._form()
+        form = self._controls.form()
         form = form[0] if prompts is None else list(prompts), params or form[1]
-        started = self._start(None, form, prompts is not None, self._until.condition if until is None else until)
+        started = self._start(
+            None, form, prompts is not None, self._controls.until.condition if until is None else until
+        )
         return self._wait(started, wait)
 
     def step(self, n: int = 1) -> Snapshot:
         """Like the Step button, n times; fewer if the engine runs out of work. The state after that."""
-        return self._wait(self._start(n, self._form()), True)
+        return self._wait(self._start(n, self._controls.form()), True)
 
     def add(self, prompts: Sequence[Prompt] | None = None, params: SamplingParams | None = None) -> list[int]:
         """Like the Add button: submit without running. The uids of what was accepted."""
-        form = self._form()
+        form = self._controls.form()
         return result(self._submit_later(form[0] if prompts is None else list(prompts), params or form[1]))
 
     def change(self, **settings: Any) -> None:
@@ -517,17 +418,16 @@ class Dashboard(W.VBox):
         return export_html(self._feed, path, title)
 
     def retire(self) -> None:
-        """Stop the thread and stop listening, because another dashboard takes over: the views stay, the controls do not."""
+        """Stop thread and listening, because another dashboard takes over. The views stay, the controls are off."""
         if self._closed or self._retired:
             return
         self._subscription.close()
         self._thread.stop()
         self._retired = True
         self.stage.publish()
-        for widget in [w for row in self._rows for w in every_widget(row) if w.has_trait("disabled")]:
-            widget.disabled = True
-        where = f"It holds steps {self.history.first} to {self.history.last}, which can be scrubbed as before."
-        self._status.value = f'<div role="status"><b>closed: another dashboard watches this engine</b> · {where}</div>'
+        self._controls.turn_off()
+        said = f"It holds steps {self.history.first} to {self.history.last}, which can be scrubbed as before."
+        self._controls.say(f"<b>closed: another dashboard watches this engine</b> · {said}", said, self.errors)
 
     def close(self) -> None:
         """Stop the thread, stop listening, remove the widgets. The engine keeps its requests."""
@@ -551,15 +451,6 @@ class Dashboard(W.VBox):
         return shown | {"text/plain": repr(self), "text/html": self.stage._repr_html_()}
 
 
-def read_prompt(line: str) -> Prompt:
-    """A line of the text box: token ids if it is a list of whole numbers, else the text as it is."""
-    try:
-        ids = json.loads(line)
-    except ValueError:
-        return line
-    return ids if isinstance(ids, list) and all(type(i) is int for i in ids) else line
-
-
 def _of(some: int, all_of: int) -> str:
     """ "3 prompts", or "2 of 3 prompts"."""
     return count(all_of, "prompt") if some == all_of else f"{some} of {count(all_of, 'prompt')}"
@@ -570,21 +461,6 @@ def result(future: Future) -> Any:
     while not future.done():
         wait_for([future], timeout=0.2)
     return future.result()
-
-
-def every_widget(top: W.Widget) -> list[W.Widget]:
-    """A widget and all that belongs to it: children, and the layouts and styles they bring."""
-    found: list[W.Widget] = []
-    waiting = [top]
-    while waiting:
-        widget = waiting.pop()
-        if widget in found:
-            continue
-        found.append(widget)
-        waiting += getattr(widget, "children", ())
-        parts = (getattr(widget, "layout", None), getattr(widget, "style", None))
-        waiting += [part for part in parts if isinstance(part, W.Widget)]  # a figure's layout is none
-    return found
 
 
 @atexit.register

@@ -155,7 +155,10 @@ export class Stage {
       const step = followed ? store.last : this.cursor?.step ?? store.first + 1;
       this.cursor = new Cursor(store, store.reaches(step) ? step : store.first);
       this.other = null;
-    } else if (what === "tail" && followed && !this.player.timer) /** @type {Cursor} */ (this.cursor).moveTo(store.last);
+    } else if (what === "tail" && followed && !this.player.timer) {
+      /** @type {Cursor} */ (this.cursor).moveTo(store.last);
+      this.rest();
+    }
     this.tail = store.last;
     if (this.wanted !== null && store.reaches(this.wanted)) this.goto(this.wanted);
     this.redraw();
