@@ -470,6 +470,15 @@ def test_requests_that_came_later_are_left_out() -> None:
     assert dash.run().counters["running"] == 0
 
 
+def test_a_fork_goes_through_the_times_in_which_nothing_was_to_do() -> None:
+    dash = make()
+    for prompt in ([1, 2], [3, 4], [5, 6]):
+        dash.run([prompt])
+    assert dash.history.last == 24
+    assert dash.fork(20).step == 20 and dash.errors == []
+    assert dash.run(prompts=[]).step == 24 and dash.errors == ["no prompts: write one per line into the box"]
+
+
 def test_a_fork_that_cannot_be_says_what_to_do() -> None:
     llm = FakeLLM()
     llm.submit([1, 2, 3], ORACLE_PARAMS)

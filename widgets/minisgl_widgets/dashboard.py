@@ -80,7 +80,8 @@ class Dashboard(W.VBox):
         self._note = ""
         self._elsewhere = False  # somebody else stepped the engine since the last frame
         self._closed = self._retired = False
-        self._again: Iterator[StepFinished] = iter(())  # steps of a fork that are taken as they were
+        self._again: Iterator[StepFinished] = iter(())  # steps of a fork that are taken as they were ...
+        self._left = 0  # ... and how many of them
         self._proof: tuple[int, str] | None = None  # up to which step the record was verified, and what came of it
         self._looked_at: int | None = None  # the step that a browser shows, if somebody has moved there
         self._thread = EngineThread(self._take, self._show, self._failed, lambda: self.stage.due_in())
@@ -167,7 +168,7 @@ class Dashboard(W.VBox):
             to = self._looked_at if step is None else step
             to = last if to is None else to
             with self.llm.lock:
-                self._again = self.llm.rewind(trace, to)
+                self._again, self._left = self.llm.rewind(trace, to), to - trace.history.first
                 self._subscription.close()
                 self._feed = self._fed(self._feed.title)
             self.before, self._looked_at = trace, None
@@ -176,7 +177,7 @@ class Dashboard(W.VBox):
             later = sum(e.step > to for e in trace.of(RequestArrived))
             left = f"; what came later is left out: {count(later, 'request')}" if later else ""
             self._note = f"forked after step {to}, which was computed again{left}"
-            return self._thread.go(to - self.history.first, lambda: self._there(trace, to))
+            return self._thread.go(self._left, lambda: self._there(trace, to))
 
         return self._thread.put(job)
 
@@ -198,7 +199,11 @@ class Dashboard(W.VBox):
 
     def _take(self) -> StepFinished | None:
         """The next step: as it was, as long as a fork is on its way to where it begins."""
-        return next(self._again, None) or self.llm.step()
+        if not self._left:
+            return self.llm.step()
+        done = next(self._again, None)
+        self._left = self._left - 1 if done else 0
+        return done
 
     def _enough(self, watch: Watch) -> bool:
         """Has it happened? What the condition itself raises ends the run like any other failure."""
@@ -211,7 +216,7 @@ class Dashboard(W.VBox):
 
     def _there(self, before: Trace, step: int) -> bool:
         """Has a fork come to where it begins? Then what was computed again is compared."""
-        if self.history.last < step and not self._idle():
+        if self._left:
             return False
         events = [e for e in before.events if e.step <= step]
         diff = Trace(before.keyframe, events, before.texts, about=before.about).diff(self.trace)
