@@ -106,6 +106,14 @@ class UnknownEventsWarning(UserWarning):
     """The file holds events of types that this version does not know; they are left out."""
 
 
+class QuizError(MinisglError, ValueError):
+    """A quiz that cannot be made: there is no such topic, or nothing in the run to ask about."""
+
+
+class TourError(MinisglError, ValueError):
+    """A tour that cannot be made: a place in its text that is none, or that the run does not hold."""
+
+
 class WorkloadError(MinisglError, ValueError):
     """A workload that cannot be read, written or generated; of a file, its line is named."""
 

@@ -113,7 +113,11 @@ def test_the_wheel_holds_both_packages(tmp_path: Path) -> None:
     expected = {"minisgl/py.typed", "minisgl_widgets/py.typed"}
     expected |= {str(p.relative_to(ROOT)) for p in sources("minisgl")}
     expected |= {str(p.relative_to(ROOT / "widgets")) for p in sources("widgets")}
-    expected |= {str(p.relative_to(ROOT / "widgets")) for p in WIDGETS.rglob("*") if p.suffix in (".js", ".css")}
+    expected |= {
+        str(p.relative_to(ROOT / "widgets"))
+        for p in WIDGETS.rglob("*")
+        if p.suffix in (".js", ".css", ".html", ".zst", ".txt")
+    }
     assert expected - held == set()
     assert {name.split("/")[0] for name in held} <= {
         "minisgl",

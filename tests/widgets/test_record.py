@@ -190,6 +190,7 @@ def happened(events: Iterable[ev.Event]) -> set[str]:
     kinds = {ev.PagesEvicted: "eviction", ev.NodeSplit: "split", ev.RequestRetracted: "retract", ev.Handoff: "handoff"}
     kinds |= {ev.RequestFinished: "finish", ev.PipelineDrained: "drain", ev.RequestAdmitted: "admission"}
     kinds |= {ev.RequestArrived: "arrival", ev.RequestRejected: "arrival"}
+    kinds |= {ev.BatchScheduled: "launch"}
     found = {kinds[type(e)] for e in events if type(e) in kinds}
     return found | {"refusal" for e in events if isinstance(e, ev.AdmissionTested) and e.verdict != "admitted"}
 

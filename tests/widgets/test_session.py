@@ -11,7 +11,6 @@ from minisgl.errors import TraceError
 from minisgl.events.recorder import Recorder
 from minisgl.events.trace import Trace
 from minisgl_widgets import Replay, Session, Stage
-from minisgl_widgets.export import page_of
 from minisgl_widgets.feed import Feed
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
 
@@ -91,7 +90,7 @@ def test_a_run_is_saved_and_exported(trace: Trace, tmp_path: Path) -> None:
     session = Session(trace)
     assert list(Trace.load(session.save(tmp_path / "run.jsonl.zst")).events) == list(trace.events)
     page = session.export_html(tmp_path / "run.html").read_text("utf-8")
-    assert page == page_of(trace) and "<title>the oracle</title>" in page
+    assert page == Replay(trace).html() and "<title>the oracle</title>" in page
 
 
 def test_a_replay_is_a_page_in_a_frame(trace: Trace) -> None:
@@ -102,4 +101,4 @@ def test_a_replay_is_a_page_in_a_frame(trace: Trace) -> None:
     html = shown["text/html"]
     assert html.startswith('<iframe srcdoc="') and html.endswith("</iframe>")
     srcdoc = html.removeprefix('<iframe srcdoc="').split('"')[0]
-    assert unescape(srcdoc) == page_of(trace), "nothing in the page ends the attribute"
+    assert unescape(srcdoc) == Replay(trace).html(), "nothing in the page ends the attribute"

@@ -47,5 +47,6 @@ def bundle() -> str:
 
 @cache
 def styles() -> str:
-    """The views' style sheet, for ``anywidget.AnyWidget._css``."""
-    return (STATIC / "stage.css").read_text("utf-8")
+    """The views' style sheets, ``stage.css`` first, for ``anywidget.AnyWidget._css``."""
+    files = sorted(STATIC.glob("*.css"), key=lambda path: (path.name != "stage.css", path.name))
+    return "\n".join(path.read_text("utf-8") for path in files)

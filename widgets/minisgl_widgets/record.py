@@ -4,7 +4,8 @@ A record (version 3) is made of *parts*, each packed JSON (``packed.py``), so th
 
     uint32 length, JSON {"version", "deflated", "parts": [[name, first, count, bytes], ...]}, the parts
 
-    head     what must be known at once: see ``Encoder._head``
+    head     what must be known at once: see ``record`` and ``_head``
+    answers  what was asked of the run: see ``questions.py``; only where there is no kernel to ask
     steps    the deltas of ``count`` steps, from step number ``first`` on (counted from 0)
     leap     one delta over all of them: see ``leap.py``
     events   of each of them, the events: {"counts", "types", "uids", "words"}, the last three one entry an event
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -31,13 +32,14 @@ from minisgl.events.words import EMITTERS, describe
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.leap import STEPS, leap
 from minisgl_widgets.packed import pack
+from minisgl_widgets.questions import QUESTIONS
 
 VERSION = 3
 PHASES = ("prefill", "decode", "mixed", "idle")
 # what happened in a step, one bit each; a view may stop where one of them is set
 FLAGS = (
     *("refusal", "eviction", "split", "retract", "finish", "handoff", "drain", "arrival", "admission"),
-    "broken",
+    *("broken", "launch"),
 )
 _FLAG_OF = {
     ev.PagesEvicted: "eviction",
@@ -49,6 +51,7 @@ _FLAG_OF = {
     ev.RequestArrived: "arrival",
     ev.RequestRejected: "arrival",
     ev.RequestAdmitted: "admission",
+    ev.BatchScheduled: "launch",
 }
 _BIT = {name: 1 << i for i, name in enumerate(FLAGS)}
 _TYPES = {cls: i for i, cls in enumerate(ev.EVENT_TYPES)}
@@ -76,6 +79,8 @@ class Encoder:
         self._violations: list[tuple[int, Sequence[str]]] = []  # of the steps that have some
         self._marks: list[tuple[str, int, int, str]] = []  # (what, uid, step, detail): see ``_mark``
         self._spoken = {uid for uid, r in self._keyframe["requests"].items() if r["output"]}
+        # requests whose prompts are being computed: what they have in a batch is no decode token
+        self._entering = {uid for uid, r in self._keyframe["requests"].items() if r["status"] == "prefill"}
         tests = self._keyframe["tests"]
         self._extent = {"tests": len(tests), "nodes": len(self._keyframe["nodes"]), "asked": 0}
         for test in tests:
@@ -83,8 +88,10 @@ class Encoder:
 
     # -- whole and continued -------------------------------------------------------------------------------------------
 
-    def record(self, deflate: bool = True, title: str = "") -> bytes:
-        """The run so far; the same run gives the same bytes."""
+    def record(self, deflate: bool = True, title: str = "", answers: Mapping[str, str] | None = None) -> bytes:
+        """The run so far; the same run gives the same bytes. Its head says, beside what a tail's does, where the run
+        began (``keyframe``), ``config`` (every EngineConfig field; empty: not known), and names for numbers.
+        ``answers``: to go with it, see ``questions.answers``."""
         self._look()
         self._sent = dict.fromkeys(self._sent, 0)
         self.sent = 0
@@ -92,21 +99,39 @@ class Encoder:
         first = self._keyframe
         whole |= {
             "title": title or self.feed.title,
+            "config": self.feed.about.get("config", {}),
             "keyframe": first | {name: _table(first[name]) for name in ("nodes", "requests")},
             "phases": PHASES,
             "flags": FLAGS,
             "types": [cls.__name__ for cls in ev.EVENT_TYPES],
             "emitters": [" or ".join(EMITTERS[cls]) for cls in ev.EVENT_TYPES],
+            "config": self.feed.about.get("config", {}),
+            "questions": [question.head() for question in QUESTIONS],
         }
         parts: list[Part] = [("head", 0, steps, pack(whole))]
         for at in range(0, steps, STEPS):
             parts += self._parts(at, min(at + STEPS, steps))
         parts += self._new_leaps()
+        if answers:
+            parts.append(("answers", 0, steps, pack(answers)))
         self.sent = steps
         return _contain(parts, deflate)
 
     def tail(self) -> tuple[dict[str, Any], list[bytes]] | None:
         """What came since, as a message and its buffers; None if no step did."""
+        parts = self._since()
+        if parts is None:
+            return None
+        _, first, steps, _ = parts[0]
+        message = {"kind": "tail", "first": first, "count": steps, "parts": [list(p[:3]) for p in parts]}
+        return message, [p[3] for p in parts]
+
+    def continuation(self) -> bytes | None:
+        """The same in a record's form, deflated, for a page that keeps it until it is wanted."""
+        parts = self._since()
+        return None if parts is None else _contain(parts, deflate=True)
+
+    def _since(self) -> list[Part] | None:
         self._look()
         first, steps = self.sent, len(self._index["cost"])
         if first == steps:
@@ -114,8 +139,7 @@ class Encoder:
         parts: list[Part] = [("head", first, steps - first, pack(self._head())), *self._parts(first, steps)]
         parts += self._new_leaps()
         self.sent = steps
-        message = {"kind": "tail", "first": first, "count": steps - first, "parts": [list(p[:3]) for p in parts]}
-        return message, [p[3] for p in parts]
+        return parts
 
     def _head(self) -> dict[str, Any]:
         """What is new since ``sent``: ``index`` (a column each of COLUMNS, the numbers after the step; ``batch`` is how
@@ -196,17 +220,24 @@ class Encoder:
             self._extent["asked"] = max(self._extent["asked"], need + reserved)
 
     def _mark(self, event: ev.Event) -> None:
-        """What a request's line in a timeline needs: arrived, refused, admitted, tested (its verdict), first (token),
-        retracted, finished (its reason)."""
+        """What a request's line in a timeline needs: arrived (tokens of its prompt), refused, admitted, tested (its
+        verdict), prefill ("start end": tokens computed), first (token), retracted, finished (its reason)."""
         what = detail = ""
         if isinstance(event, ev.RequestArrived):
-            what = "arrived"
+            what, detail = "arrived", str(len(event.prompt))
         elif isinstance(event, ev.RequestRejected):
             what, detail = "refused", event.message
         elif isinstance(event, ev.RequestAdmitted):
             what = "admitted"
+            self._entering.add(event.uid)
         elif isinstance(event, ev.AdmissionTested):
             what, detail = "tested", event.verdict
+        elif isinstance(event, ev.BatchScheduled):
+            for uid, start, end, samples in zip(event.uids, event.starts, event.ends, event.samples, strict=True):
+                if uid in self._entering:
+                    self._marks.append(("prefill", uid, event.step, f"{start} {end}"))
+                if samples:
+                    self._entering.discard(uid)
         elif isinstance(event, ev.RequestRetracted):
             what = "retracted"
         elif isinstance(event, ev.RequestFinished):

@@ -11,6 +11,7 @@ from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.trace import Trace
 from minisgl_widgets.feed import Feed
+from minisgl_widgets.questions import answers
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.static_views import summary, view
 
@@ -131,8 +132,8 @@ class Session:
         return Path(path)
 
     def record(self) -> bytes:
-        """The run for a browser, compressed: see ``minisgl_widgets.record``."""
-        return Encoder(self.feed).record(title=self.title)
+        """The run for a browser without a kernel, compressed, with answers: see ``minisgl_widgets.record``."""
+        return Encoder(self.feed).record(title=self.title, answers=answers(self.trace))
 
     # -- without a browser ---------------------------------------------------------------------------------------------
 

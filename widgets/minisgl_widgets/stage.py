@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from html import escape
 from typing import Any
 
 import anywidget
@@ -13,6 +14,8 @@ from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
 from minisgl_widgets.bundle import bundle, styles
 from minisgl_widgets.feed import Feed
+from minisgl_widgets.latest import LatestThread
+from minisgl_widgets.questions import answer, key_of
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.session import Run, Session
 from minisgl_widgets.static_views import view
@@ -42,6 +45,7 @@ class Stage(anywidget.AnyWidget):
     length = traitlets.Int().tag(sync=True)  # steps the kernel has
     live = traitlets.Bool(False).tag(sync=True)  # the run goes on: follow its newest step
     _end_observing: Callable[[], None] = staticmethod(lambda: None)  # until there is something to end
+    _asked: LatestThread | None = None  # likewise
     start = traitlets.Int(-1).tag(sync=True)  # the step to open at; -1: as the browser likes
 
     def __init__(
@@ -59,6 +63,8 @@ class Stage(anywidget.AnyWidget):
         self._sent_at = -PATIENCE  # seconds, monotonic clock
         self._drawn = -1  # the last step that a browser said it has drawn
         self._telling = False  # the session is being told what this browser shows
+        self._wish = ""  # the key of the question at hand
+        self._asked = LatestThread(self._answer, lambda _: False, self._unanswered, rest=0)
         record = self._whole()
         start = -1 if live else self.session.step
         super().__init__(record=record, length=self._encoder.sent, live=live, start=start)
@@ -131,9 +137,26 @@ class Stage(anywidget.AnyWidget):
                 self.session.look(int(content["step"]), content["selection"])
             finally:
                 self._telling = False
+        elif kind == "ask" and self._asked:
+            id, uid = content["id"], int(content["uid"])
+            self._asked.ask((key_of(id, uid), id, uid))
+
+    # -- questions: a thread of their own ------------------------------------------------------------------------------
+
+    def _answer(self, wish: tuple[str, str, int], check: Callable[[], None]) -> None:
+        self._wish, id, uid = wish
+        trace = self.session.trace
+        html = answer(trace, id, uid)
+        self.send({"kind": "answer", "key": self._wish, "html": html, "last": trace.history.last})
+
+    def _unanswered(self, error: BaseException) -> None:
+        html = f'<p class="msgl-empty">{escape(f"{type(error).__name__}: {error}")}</p>'
+        self.send({"kind": "answer", "key": self._wish, "html": html, "last": self.session.history.last})
 
     def close(self) -> None:
         self._end_observing()
+        if self._asked:
+            self._asked.stop()
         super().close()
 
     # -- without a browser ---------------------------------------------------------------------------------------------

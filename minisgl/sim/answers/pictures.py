@@ -106,5 +106,5 @@ def _text(x: float, y: float, words: str, anchor: str, fill: str = "currentColor
 def _svg(height: int, inside: Sequence[str]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img" font-family="sans-serif" font-size="12">{"".join(inside)}</svg>'
+        f'role="img" font-family="sans-serif" font-size="14">{"".join(inside)}</svg>'
     )

@@ -38,7 +38,7 @@ export class Handoffs {
     this.el.dataset.handoffs = String(handoffs.length);
     this.el.dataset.since = handoffs.length ? String(handoffs[0].step) : "";
     hint(this.note, handoffs.length ? `${count(handoffs.length, "handoff")} ${now ? "in this step" : `at step ${handoffs[0].step}`}` : "who owns what afterwards");
-    patch(this.list, handoffs.length ? handoffs.map((/** @type {any} */ x) => this._handoff(x)) : h("p", { class: "msgl-empty" }, "No request has handed anything over yet."));
+    patch(this.list, handoffs.length ? handoffs.map((/** @type {any} */ x) => this._handoff(x)) : h("p", { class: "msgl-empty", role: "listitem" }, "No request has handed anything over yet."));
   }
 
   /** @param {any} handoff */

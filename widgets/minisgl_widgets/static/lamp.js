@@ -4,7 +4,7 @@ import { h, say } from "./look.js";
 /** Pages that the sentences name. @param {string[]} sentences @returns {Set<number>} */
 export function pagesNamed(sentences) {
   const pages = new Set();
-  for (const s of sentences) for (const m of s.matchAll(/\bpage (\d+)/g)) pages.add(Number(m[1]));
+  for (const s of sentences) for (const m of s.matchAll(/\bpages? \[?(\d+(?:, \d+)*)/g)) for (const page of m[1].split(", ")) pages.add(Number(page));
   return pages;
 }
 

@@ -46,6 +46,15 @@ export class Dock {
     return true;
   }
 
+  /** Is a key one of a view's? Then the view is shown and told. @param {string} key */
+  pressed(key) {
+    const kind = this.kinds.find((k) => k.key === key);
+    if (!kind) return false;
+    this.show(kind.id);
+    this.view?.pressed?.();
+    return true;
+  }
+
   /** @param {KeyboardEvent} event */
   _key(event) {
     const at = this.kinds.findIndex((kind) => kind.id === this.shown);
@@ -69,4 +78,9 @@ export function arrange(fixed, sides) {
   return h("div", { class: "msgl-body" },
     h("div", { class: "msgl-column msgl-pool" }, fixed.strip.el, fixed.words.el), h("div", { class: "msgl-column" }, fixed.ledger.el, fixed.handoffs.el),
     fixed.requests.el, fixed.tree.el, h("div", { class: "msgl-docks" }, sides.map((dock) => dock.el)));
+}
+
+/** The body of a stage that stands beside another one. @param {{el: HTMLElement}[]} views */
+export function arrangeFew(views) {
+  return h("div", { class: "msgl-body" }, views.map((view) => view.el));
 }

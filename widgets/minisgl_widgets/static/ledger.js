@@ -56,7 +56,7 @@ export class Ledger {
     patch(this.note, tests.length > 1 ? h("span", null, `${tests.length} tests: `) : null, h("span", { class: "msgl-wide" }, RULE), h("span", { class: "msgl-narrow" }, SHORT_RULE));
     this.note.title = RULE;
     if (!tests.length) {
-      patch(this.list, h("p", { class: "msgl-empty" }, "No request has been tested yet."));
+      patch(this.list, h("p", { class: "msgl-empty", role: "listitem" }, "No request has been tested yet."));
       return;
     }
     const scale = Math.max(state.num_pages, store.extent.asked);

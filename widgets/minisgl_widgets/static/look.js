@@ -3,7 +3,7 @@
 
 const UID_COLOURS = 7; // --msgl-u0 .. --msgl-u6 in stage.css
 const SVG = "http://www.w3.org/2000/svg";
-const SVG_TAGS = new Set(["svg", "g", "path", "rect", "text", "circle", "line", "title", "defs", "pattern"]);
+const SVG_TAGS = new Set(["svg", "g", "path", "rect", "text", "circle", "line", "title", "defs", "pattern", "foreignObject"]);
 
 /** Build an element: `h("b", {class: "x"}, "text", child)`. Null attributes and children are left out.
  * @param {string} tag @param {Record<string, any> | null} [attributes] @param {...any} children @returns {any} */
@@ -137,6 +137,7 @@ export function paletteOf(root) {
   const read = (/** @type {string} */ name) => style.getPropertyValue(`--msgl-${name}`).trim();
   return {
     free: read("free"),
+    soft: read("soft"),
     line: read("line"),
     ink: read("ink"),
     muted: read("muted"),
@@ -151,4 +152,22 @@ export function paletteOf(root) {
     decode: read("decode"),
     uids: Array.from({ length: UID_COLOURS }, (_, i) => ({ fill: read(`u${i}`), ink: read(`u${i}-ink`) })),
   };
+}
+
+/** @type {WeakMap<any, Record<string, number> & {uids: number[]}>} */
+const packedColours = new WeakMap();
+
+/** A palette's colours as the 32-bit words of an ImageData. @param {any} palette as `paletteOf` gives it */
+export function packedOf(palette) {
+  let known = packedColours.get(palette);
+  if (!known) {
+    const pack = (/** @type {string} */ colour) => {
+      const [r, g, b] = rgb(colour);
+      return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
+    };
+    const { free, evictable, protected: locked, bg, soft, bad, uids } = palette;
+    known = { free: pack(free), evictable: pack(evictable), protected: pack(locked), bg: pack(bg), soft: pack(soft), bad: pack(bad), uids: uids.map((/** @type {any} */ u) => pack(u.fill)) };
+    packedColours.set(palette, known);
+  }
+  return known;
 }

@@ -5,12 +5,12 @@ import { h, panel, say, count, uidLook, textOf, visible, middle, rgb } from "./l
 const GRID_COLUMNS = [16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 576, 640, 768, 1024];
 const LARGEST = 40;
 const GUTTER = 46;
+const MOST_SUSPECTS = 1000; // pages that a broken step names in data-suspects
 const NAMES = { free: "free", owned: "owned by a request", evictable: "cached, evictable", protected: "cached, locked" };
 
 /** The grid for a number of pages: as few columns as the height allows, so cells are as large as they can be.
- * @param {number} pages @param {number} width */
-export function gridFor(pages, width) {
-  const most = pages > 4096 ? 400 : 216;
+ * @param {number} pages @param {number} width @param {number} [most] pixels that it may be high */
+export function gridFor(pages, width, most = pages > 4096 ? 400 : 216) {
   let best = { columns: 16, cell: 2, rows: Math.ceil(pages / 16) };
   for (const columns of GRID_COLUMNS) {
     const cell = Math.min(LARGEST, Math.floor(width / columns));
@@ -143,7 +143,18 @@ export class PageStrip {
       context.strokeRect(x + 0.5 - out, y + 0.5 - out, cell + 2 * out, cell + 2 * out);
     };
     if (selection && selection.pages.size <= 2000) for (const page of selection.pages) ring(page, palette.focus, cell >= 14 ? 3 : 2);
-    for (const page of frame.suspects) if (page < n) ring(page, palette.bad, 3);
+    for (const page of frame.suspects.keys()) {
+      if (page >= n) continue;
+      ring(page, palette.bad, 3);
+      const [x, y] = at(page);
+      context.fillStyle = palette.bad; // a corner as well, for who does not see the colour
+      context.beginPath();
+      context.moveTo(x, y);
+      context.lineTo(x + Math.max(5, cell * 0.36), y);
+      context.lineTo(x, y + Math.max(5, cell * 0.36));
+      context.fill();
+    }
+    this.el.dataset.suspects = [...frame.suspects.keys()].slice(0, MOST_SUSPECTS).join(" ");
 
     for (const kind of KINDS) {
       say(this.counts[kind], String(counts[kind]));
@@ -161,6 +172,8 @@ export class PageStrip {
     this.tip.hidden = under === null;
     if (under !== null) {
       const { head, lines } = this.describe(state, kinds, under, store.texts);
+      const wrong = frame.suspects.get(under);
+      if (wrong) lines.unshift(`✕ ${wrong}`);
       this.tip.replaceChildren(h("b", null, head), ...lines.slice(0, 6).map((l) => h("div", null, l)), ...(lines.length > 6 ? [h("div", null, `and ${lines.length - 6} more`)] : []));
       const [x, y] = at(under);
       this.tip.style.left = `${Math.max(0, Math.min(x, width - 320))}px`;

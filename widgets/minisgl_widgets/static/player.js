@@ -1,5 +1,6 @@
 // @ts-check
 import { h, say, chip, count } from "./look.js";
+import { Breaks } from "./breaks.js";
 
 /** Signs drawn as paths, since fonts differ in which of them they have. */
 const SIGNS = {
@@ -12,7 +13,13 @@ const SIGNS = {
 };
 const SPEEDS = [1, 2, 5, 10, 30, 60];
 
-/** The player: it owns the time, and tells `goto` where to go. Space, arrows, Home and End work wherever the focus is. */
+/** Is a key meant for the stage, and not for a field or for the browser? @param {KeyboardEvent} event */
+export function forStage(event) {
+  const field = /** @type {HTMLElement} */ (event.target).matches?.("select, textarea, input:not([type=range])");
+  return !field && !event.altKey && !event.ctrlKey && !event.metaKey;
+}
+
+/** The player: it owns the time, and tells `goto` where to go. Space, arrows, Home, End, n and p work wherever the focus is. */
 export class Player {
   /** @param {{goto: (step: number) => void, live: boolean}} options */
   constructor({ goto, live }) {
@@ -36,6 +43,7 @@ export class Player {
     this.speed = h("select", { class: "msgl-speed", "aria-label": "steps per second", title: "steps per second" },
       SPEEDS.map((s) => h("option", { value: s, selected: s === 5 }, `${s}/s`)));
     this.speed.addEventListener("change", () => this.timer && (this.stop(), this.start()));
+    this.breaks = new Breaks((step) => this.jump(step));
     this.number = h("output", { class: "msgl-number", "aria-live": "off" });
     this.phase = h("span", { class: "msgl-phase" });
     this.batch = h("span", { class: "msgl-batch" });
@@ -49,7 +57,7 @@ export class Player {
         button("forward", "One step forward (right arrow)", () => this.jump(this.step + 1)),
         button("last", "Last step (End)", () => this.jump(this.last)),
         this.speed),
-      h("div", { class: "msgl-scrub" }, this.range, this.track),
+      h("div", { class: "msgl-scrub" }, this.range, this.track), this.breaks.el,
       h("div", { class: "msgl-where" }, this.number, this.live, this.phase, this.batch));
   }
 
@@ -88,15 +96,16 @@ export class Player {
 
   /** @param {KeyboardEvent} event @returns {boolean} whether the key was the player's */
   key(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey) return false;
+    if (!forStage(event)) return false;
     const target = /** @type {HTMLElement} */ (event.target);
-    if (target.matches?.("select, textarea, input:not([type=range])")) return false;
     const big = event.shiftKey ? 10 : 1;
     if (event.key === " " && target.tagName !== "BUTTON") this.toggle();
     else if (event.key === "ArrowLeft") this.jump(this.step - big);
     else if (event.key === "ArrowRight") this.jump(this.step + big);
     else if (event.key === "Home") this.jump(this.first);
     else if (event.key === "End") this.jump(this.last);
+    else if (event.key === "n") this.breaks.go(1);
+    else if (event.key === "p") this.breaks.go(-1);
     else return false;
     return true;
   }
@@ -108,7 +117,9 @@ export class Player {
   }
 
   /** @param {import("./stage.js").Frame} frame */
-  draw({ store, step, entry, palette }) {
+  draw(frame) {
+    const { store, step, entry, palette } = frame;
+    this.breaks.draw(frame);
     this.step = step;
     this.first = store.first;
     this.last = store.last;

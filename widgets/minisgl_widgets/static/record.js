@@ -15,9 +15,14 @@
  * @typedef {{type: string, uid: number, words: string, made: string}} Told an event: its type's name, its request (-1:
  *   none, or several), its sentence ("" if it has none), and the function that made it
  * @typedef {{uid: number, before: boolean, arrived: number, admitted: number, first: number, finished: number, reason: string,
- *   retracted: number[], readmitted: number[], verdicts: [number, string][]}} Span the steps of a request's life, -1 for
+ *   retracted: number[], readmitted: number[], verdicts: [number, string][], prompt: number,
+ *   prefills: [number, number, number][]}} Span the steps of a request's life, -1 for
  *   what has not happened: admitted and first are the first time; `before`: it was there when the record began, so those
- *   that had happened by then say the record's first step. `verdicts`: when its admission verdict became another
+ *   that had happened by then say the record's first step. `verdicts`: when its admission verdict became another.
+ *   `prompt`: its tokens; `prefills`: in which step which tokens [start, end) were computed, the first start after an
+ *   admission being what was found in the cache
+ * @typedef {{from: number, until: number, uid: number, verdict: string}} Refusal an admission test that ended its pass, and so
+ *   why everybody waits after steps `from` to `until - 1`
  */
 import { bytesOf, inflate, partsOf, unpack, unpackEach } from "./decode.js";
 
@@ -156,6 +161,8 @@ export class RunStore {
   /** All parts are readable. */
   whole = false;
   title = "";
+  /** The engine's settings (EngineConfig), as far as they are known. @type {Record<string, any>} */
+  config = {};
   /** What token ids say. @type {Record<string, string>} */
   texts = {};
   /** Grows whenever texts change: what was written with them is then written anew. */
@@ -179,6 +186,14 @@ export class RunStore {
   spans = new Map();
   /** Every uid that ever appears. @type {number[]} */
   uids = [];
+  /** Why requests wait, in the order of steps. @type {Refusal[]} */
+  refusals = [];
+  /** What can be asked: see questions.py. @type {{id: string, title: string, each: boolean, dear: boolean, code: string}[]} */
+  questions = [];
+  /** Answers that the kernel gave. @type {Map<string, {html: string, last: number}>} */
+  given = new Map();
+  /** The run's EngineConfig, as far as it is known. @type {Record<string, any>} */
+  config = {};
   /** How much room the views must keep free, so that nothing moves while scrubbing: most tests in a pass, nodes that ever
    * were, and pages that a test asked for at most. */
   extent = { tests: 0, nodes: 1, asked: 0 };
@@ -193,10 +208,12 @@ export class RunStore {
   _violations = new Map();
   /** @type {string[]} */
   _types = [];
+  /** @type {Map<number, {uid: number, start: number, end: number}[]>} by step index */
+  _prefills = new Map();
   /** @type {string[]} */
   _emitters = [];
   /** Each in the order of its steps. @type {Record<string, Part[]>} */
-  _parts = { steps: [], leap: [], events: [], changes: [] };
+  _parts = { steps: [], leap: [], events: [], changes: [], answers: [] };
   /** @type {Part[]} decoded, oldest first */
   _decoded = [];
   /** @type {any[]} tails that came before the record was readable */
@@ -215,7 +232,7 @@ export class RunStore {
     const parts = partsOf(record);
     const load = ++this._loads;
     const soon = parts.filter((p) => p.name === "head" || (p.first === 0 && (p.name === "steps" || p.name === "events")));
-    const order = { leap: 0, steps: 1, events: 2, changes: 3 };
+    const order = { leap: 0, steps: 1, events: 2, changes: 3, answers: 4 };
     const later = parts.filter((p) => !soon.includes(p));
     later.sort((a, b) => order[/** @type {"leap"} */ (a.name)] - order[/** @type {"leap"} */ (b.name)]);
     if (soon.some((p) => !p.bytes)) {
@@ -247,6 +264,7 @@ export class RunStore {
     state.pages = { owner: Int32Array.from(owner), node: Int32Array.from(node), order: Float64Array.from(order) };
     this.keyframe = state;
     this.title = head.title;
+    this.config = head.config ?? {};
     this.first = state.step;
     this.numPages = state.num_pages;
     this.pageSize = state.page_size;
@@ -254,8 +272,11 @@ export class RunStore {
     this.flags = head.flags;
     this._types = head.types;
     this._emitters = head.emitters;
+    this.config = head.config ?? {};
+    this.questions = head.questions ?? [];
     for (const name of Object.keys(head.index)) this._columns[name] = new Column();
     for (const uid of Object.keys(state.requests)) this._meet(state.requests[uid]);
+    for (const test of state.tests) if (test.verdict !== "admitted") this._refuse(test.uid, this.first, test.verdict);
     this._take(head, parts.slice(1));
     this.ready = true;
     this._tell("load");
@@ -303,7 +324,7 @@ export class RunStore {
     this.spans.set(request.uid, {
       uid: request.uid, before: true, arrived: this.first, admitted: was(request.status !== "waiting"), first: was(request.output.length > 0),
       finished: was(request.status === "finished"), reason: request.reason, retracted: [], readmitted: [],
-      verdicts: request.verdict ? [[this.first, request.verdict]] : [] });
+      verdicts: request.verdict ? [[this.first, request.verdict]] : [], prompt: request.prompt.length, prefills: [] });
   }
 
   /** @param {string} what @param {number} uid @param {number} step @param {string} detail */
@@ -311,16 +332,40 @@ export class RunStore {
     let span = this.spans.get(uid);
     if (!span) {
       this.uids.push(uid);
-      span = { uid, before: false, arrived: step, admitted: -1, first: -1, finished: -1, reason: "", retracted: [], readmitted: [], verdicts: [] };
+      span = { uid, before: false, arrived: step, admitted: -1, first: -1, finished: -1, reason: "", retracted: [], readmitted: [], verdicts: [], prompt: 0, prefills: [] };
       this.spans.set(uid, span);
     }
     const known = span.verdicts[span.verdicts.length - 1];
-    if (what === "admitted" && span.admitted < 0) span.admitted = step;
+    if (what === "tested" && detail !== "admitted") this._refuse(uid, step, detail);
+    else if (what === "admitted" || what === "finished") this._unrefuse(uid, step);
+    if (what === "arrived") span.prompt = Number(detail);
+    else if (what === "admitted" && span.admitted < 0) span.admitted = step;
     else if (what === "admitted") span.readmitted.push(step);
-    else if (what === "first") span.first = step;
+    else if (what === "prefill") {
+      const [start, end] = detail.split(" ").map(Number);
+      span.prefills.push([step, start, end]);
+      const i = step - this.first - 1;
+      const others = this._prefills.get(i);
+      if (others) others.push({ uid, start, end });
+      else this._prefills.set(i, [{ uid, start, end }]);
+    } else if (what === "first") span.first = step;
     else if (what === "retracted") span.retracted.push(step);
     else if (what === "finished" || what === "refused") Object.assign(span, { finished: step, reason: what === "refused" ? "error" : detail });
     else if (what === "tested" && (!known || known[1] !== detail)) span.verdicts.push([step, detail]);
+  }
+
+  /** @param {number} uid @param {number} step @param {string} verdict */
+  _refuse(uid, step, verdict) {
+    const last = this.refusals[this.refusals.length - 1];
+    if (last && last.uid === uid && last.verdict === verdict && last.until === Infinity) return;
+    if (last) last.until = Math.min(last.until, step);
+    this.refusals.push({ from: step, until: Infinity, uid, verdict });
+  }
+
+  /** A request that had been refused has left the queue. @param {number} uid @param {number} step */
+  _unrefuse(uid, step) {
+    const last = this.refusals[this.refusals.length - 1];
+    if (last?.uid === uid) last.until = Math.min(last.until, step);
   }
 
   /** @param {"load" | "tail" | "more"} what */
@@ -335,8 +380,8 @@ export class RunStore {
     return this.phases[this.index.phase[i]];
   }
 
-  /** The bit of a flag in index.flags: refusal, eviction, split, retract, finish, handoff, drain, arrival, admission or
-   * broken. @param {string} name */
+  /** The bit of a flag in index.flags: refusal, eviction, split, retract, finish, handoff, drain, arrival, admission,
+   * broken or launch (of a batch). @param {string} name */
   flag(name) {
     return 1 << this.flags.indexOf(name);
   }
@@ -344,6 +389,26 @@ export class RunStore {
   /** The requests in a step's batch. @param {number} i its index @returns {number[]} */
   batch(i) {
     return Array.from(this._batches.values.subarray(this._batchAt[i], this._batchAt[i + 1]));
+  }
+
+  /** Whose prompts a step's batch computes, and which tokens [start, end) of each; the others of the batch decode a token
+   * each. @param {number} i its index */
+  prefills(i) {
+    return this._prefills.get(i) ?? [];
+  }
+
+  /** An answer by its key (`key_of` in questions.py), as HTML, and the last step it knew of; null if there is none.
+   * @param {string} key @returns {{html: string, last: number} | null} */
+  answer(key) {
+    const part = this._parts.answers[0];
+    const html = part?.bytes ? this._read(part)[key] : undefined;
+    return this.given.get(key) ?? (html === undefined ? null : { html, last: this.last });
+  }
+
+  /** Take an answer of the kernel's. @param {{key: string, html: string, last: number}} message */
+  answered({ key, html, last }) {
+    this.given.set(key, { html, last });
+    this._tell("more");
   }
 
   /** What is known of a step at once; null at the start. @param {number} step @returns {StepEntry | null} */

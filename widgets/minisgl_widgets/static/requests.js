@@ -10,6 +10,7 @@ const HEADINGS = ["req", "status", "prompt", "output", "in", "out", "KV", "pages
 export class Requests {
   /** @param {import("./stage.js").Stage} stage */
   constructor(stage) {
+    this.stage = stage;
     this.rows = h("div", { class: "msgl-rows" });
     /** @type {Map<number, {key: string, row: any}>} */
     this.built = new Map();
@@ -102,7 +103,8 @@ export class Requests {
       "data-reason": r.reason, "data-pages-held": r.pages.length, "data-pending": r.pending.length, "data-row": r.row, "data-reserved": r.reserved, "data-matched": matched, "data-output": r.output.length,
       "data-cached-len": r.cached_len, "data-prompt": r.prompt.length },
       h("span", { role: "cell" }, chip(uid)),
-      h("span", { role: "cell", class: "msgl-status", title: `${STATUS_WORDS[status]}${why}${holds}` }, h("i", { "aria-hidden": "true" }, holds ? "◌" : STATUS_SIGNS[status]), ` ${STATUS_WORDS[status]}${why}`),
+      h("span", { role: "cell", class: "msgl-status", title: `${STATUS_WORDS[status]}${why}${holds}` }, h("i", { "aria-hidden": "true" }, holds ? "◌" : STATUS_SIGNS[status]), " ",
+        status === "waiting" ? this._why(uid, `${STATUS_WORDS[status]}${why}`) : `${STATUS_WORDS[status]}${why}`),
       h("span", { role: "cell", class: "msgl-text", title: clipped(texts, r.prompt, 400) }, hit ? h("span", { class: "msgl-cached" }, hit) : null, r.error ? r.error : own),
       h("span", { role: "cell", class: "msgl-text msgl-out", title: output }, output ? middle(output, 60) : ""),
       h("span", { role: "cell", class: "msgl-num", title: `${count(r.prompt.length, "prompt token")}, ${matched} found in the cache` }, matched ? `${r.prompt.length} (${matched})` : r.prompt.length),
@@ -110,5 +112,15 @@ export class Requests {
       h("span", { role: "cell", class: "msgl-num" }, r.cached_len),
       h("span", { role: "cell", class: "msgl-num", title: r.pending.length ? `${count(r.pages.length, "page")} in its row; ${r.pending.length} pending` : null }, r.pages.length, r.pending.length ? "*" : ""),
       h("span", { role: "cell", class: "msgl-num" }, r.reserved));
+  }
+  /** A waiting request's status leads to the answer. @param {number} uid @param {string} words */
+  _why(uid, words) {
+    const alone = (/** @type {Event} */ e) => e.stopPropagation(); // the row would let go of the request
+    return h("button", { type: "button", class: "msgl-why", title: "Why is it waiting? The answer is in the tab of questions.",
+      onclick: (/** @type {Event} */ e) => {
+        alone(e);
+        this.stage.ask("waiting", uid);
+      },
+      onkeydown: (/** @type {KeyboardEvent} */ e) => e.key === "Enter" && alone(e) }, words);
   }
 }

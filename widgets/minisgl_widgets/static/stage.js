@@ -13,6 +13,7 @@
  *     stage.store             the run (RunStore, record.js): index columns, spans, entry(step), events(step), delta(step), changes()
  *     stage.at(step)          the state after another step, to compare with; null while it is not readable. It is good
  *                             until the next call, and must not be changed
+ *     stage.ask(question, uid)    show the answer to a question about a request in its tab, see questions.js
  *     stage.send(message)     tell the kernel; `stage.send` is null in an exported page
  *     stage.redraw()          draw in the next frame, for instance after the view was scrolled
  *
@@ -23,7 +24,7 @@
  *
  *     .msgl           data-step, data-first, data-last, data-phase (prefill | decode | idle | start)
  *     .msgl-first .msgl-back .msgl-play .msgl-forward .msgl-last .msgl-live     buttons; .msgl-range the scrub bar
- *     .msgl-strip     data-free, data-owned, data-evictable, data-protected, data-pending (of the owned ones); .msgl-cells the canvas, .msgl-tip its text
+ *     .msgl-strip     data-free, data-owned, data-evictable, data-protected, data-pending (of the owned ones), data-suspects; .msgl-cells the canvas, .msgl-tip its text
  *     .msgl-lamp      data-sound (true | false), data-violations
  *     .msgl-ledger    data-tests, data-since; each .msgl-test: data-uid, data-verdict, data-step, data-need, data-reserved,
  *                     data-free, data-evictable, data-pending, data-evictable-locked, data-available, data-available-locked
@@ -34,32 +35,47 @@
  *     .msgl-words     li: the step's sentences
  *     .msgl-copy      code: the Python expression of what is held
  *     .msgl-dock      .msgl-tab: data-view, aria-selected; .msgl-dockbody: the view that is seen
+ *     .msgl-breaks    data-steps (how many there are), data-at (which of them this step is; 0: none)
+ *     .msgl-save-png .msgl-save-svg     buttons
+ *     .msgl-lifelines data-step-from, -step-to, -page-from, -page-to (what is seen), data-drawn; .msgl-lifenote, of a page pointed at:
+ *                     data-page, -step, -owner, -from, -to
+ *     .msgl-eviction  data-policy, -asked, -free, -missing, -leaves, -pushed, -short, -order (nodes); each .msgl-leaf: data-node, -rank, -goes, -used, -held
+ *     .msgl-pagetable data-rows, -taken, -per-page; each .msgl-tableline: data-row, -generation, -request, -entries; each .msgl-entry: data-at, -value, -kind
+ *     .msgl-compare   data-a, -b, -came, -went, -moved; each .msgl-counter: data-counter, -before, -after; each .msgl-move: data-moved-request, or data-node and -what
+ *     .msgl-timeline  .msgl-tl-row: data-uid, data-status (later | wait | prefill | decode | done, in the step); data-arrived, data-admitted,
+ *                     data-first, data-finished (steps, -1: never); .msgl-tl-seg: data-kind, data-from, data-to (behind the last), data-reason
+ *     .msgl-batches   data-prefill, data-decode (tokens), data-requests, data-budget
+ *     .msgl-questions data-question, data-uid, data-answered; .msgl-cite in the answer: data-step, data-event
  *     .msgl-hi        whatever belongs to what is pointed at
  */
 import { RunStore, Cursor, pageKinds, countKinds, pendingPages, selectionOf } from "./record.js";
 import { h, paletteOf } from "./look.js";
-import { Player } from "./player.js";
+import { Player, forStage } from "./player.js";
 import { PageStrip } from "./pages.js";
 import { Ledger } from "./ledger.js";
 import { Tree } from "./tree.js";
 import { Handoffs } from "./handoff.js";
 import { Requests } from "./requests.js";
-import { Lamp, pagesNamed } from "./lamp.js";
+import { Lamp } from "./lamp.js";
+import { suspectsOf } from "./ghosts.js";
 import { Words } from "./words.js";
+import { SavePicture } from "./picture.js";
 import { CopyPath, fragmentOf, placeOf } from "./path.js";
-import { Dock, arrange } from "./layout.js";
+import { Dock, arrange, arrangeFew } from "./layout.js";
 import { VIEWS } from "./views.js";
+import { PANELS } from "./panels.js";
 
 /**
  * @typedef {import("./record.js").Pointer} Pointer
  * @typedef {{store: RunStore, state: any, step: number, entry: import("./record.js").StepEntry | null,
  *   delta: import("./record.js").Change[], kinds: Uint8Array, counts: Record<string, number>, pending: Set<number>,
- *   held: Pointer, selection: import("./record.js").Selection | null, suspects: Set<number>, changed: Set<number>, palette: any,
+ *   held: Pointer, selection: import("./record.js").Selection | null, suspects: Map<number, string>, changed: Set<number>, palette: any,
  *   following: boolean}} Frame
  *   everything a view draws: `state` after `step`, the `delta` that led there, the kind of each page (an index into KINDS)
- *   and how many there are of each, pages that are pending, were named by a broken rule, or changed owner in this step
- * @typedef {{live?: boolean, start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
- *   heading?: HTMLElement}} Options
+ *   and how many there are of each, pages that are pending or changed owner in this step, and `suspects`: what is wrong with
+ *   which page
+ * @typedef {{live?: boolean, compact?: boolean, start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
+ *   heading?: HTMLElement}} Options compact: only pages, requests and the left tabs, so that two stages fit side by side
  */
 
 const REST = 200; // milliseconds without a move after which others are told where the player is
@@ -67,7 +83,7 @@ const REST = 200; // milliseconds without a move after which others are told whe
 /** One place where a record is shown. */
 export class Stage {
   /** @param {HTMLElement} el @param {RunStore} store @param {Options} [options] */
-  constructor(el, store, { live = false, start = -1, send = null, rested = () => {}, heading } = {}) {
+  constructor(el, store, { live = false, compact = false, start = -1, send = null, rested = () => {}, heading } = {}) {
     this.store = store;
     this.live = live;
     this.send = send;
@@ -92,6 +108,7 @@ export class Stage {
     this.title.classList.add("msgl-title");
     this.lamp = new Lamp();
     this.copy = new CopyPath();
+    this.save = new SavePicture(this);
     this.strip = new PageStrip(this);
     this.requests = new Requests(this);
     this.tree = new Tree(this);
@@ -101,11 +118,12 @@ export class Stage {
     this.views = [this.player, this.lamp, this.copy, strip, ledger, requests, tree, handoffs, words];
     /** @type {Dock[]} */
     this.docks = [];
-    for (const side of /** @type {const} */ (["left", "right"])) this.docks.push(new Dock(this, side, VIEWS.filter((kind) => kind.dock === side)));
+    for (const side of /** @type {("left" | "right")[]} */ (compact ? ["left"] : ["left", "right"])) this.docks.push(new Dock(this, side, VIEWS.filter((kind) => kind.dock === side)));
     this.waiting = h("p", { class: "msgl-nothing" }, "No step has been recorded yet. Run or step the engine, and it appears here.");
-    this.body = arrange({ strip, words, ledger, handoffs, requests, tree }, this.docks);
-    this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.copy.el, this.lamp.el), this.player.el);
-    this.root = h("div", { class: "msgl", tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
+    if (compact) this.views = [this.player, this.lamp, strip, requests];
+    this.body = compact ? arrangeFew([strip, requests, this.docks[0]]) : arrange({ strip, words, ledger, handoffs, requests, tree }, this.docks);
+    this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.save.el, this.copy.el, this.lamp.el), this.player.el);
+    this.root = h("div", { class: `msgl${compact ? " msgl-compact" : ""}`, tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
     el.append(this.root);
     // below a page's own heading the views are its sections, below a title of this stage they are one level deeper
     if (heading) for (const panel of this.root.querySelectorAll("h3")) panel.setAttribute("aria-level", "2");
@@ -206,6 +224,12 @@ export class Stage {
     this.redraw();
   }
 
+  /** Hold a request and show the answer to a question about it. @param {string} question its id @param {number} uid */
+  ask(question, uid) {
+    if (this.pinned?.kind !== "uid" || this.pinned.uid !== uid) this.pin({ kind: "uid", uid });
+    for (const dock of this.docks) if (dock.show("questions")) /** @type {any} */ (dock.view).ask(question);
+  }
+
   /** What is pointed at, or else held. @returns {Pointer} */
   get pointer() {
     return this.hovered ?? this.pinned;
@@ -260,7 +284,7 @@ export class Stage {
 
   /** @param {KeyboardEvent} event */
   _key(event) {
-    let done = this.player.key(event);
+    let done = this.player.key(event) || (forStage(event) && this.docks.some((dock) => dock.pressed(event.key)));
     if (event.key === "Escape" && (this.pinned || this.hovered)) {
       this.pinned = this.hovered = null;
       this.rest();
@@ -298,7 +322,7 @@ export class Stage {
     this.selection = selectionOf(state, this.pointer);
     /** @type {Frame} */
     const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), pending: pendingPages(state), held: this.pinned, selection: this.selection,
-      suspects: pagesNamed(entry ? entry.violations : []), changed, palette: this.palette,
+      suspects: suspectsOf(state, entry ? entry.violations : []), changed, palette: this.palette,
       following: this.live && step === store.last };
     this.title.textContent = store.title || "A run of minisgl";
     const seen = [...this.views, ...this.docks.flatMap((dock) => dock.view ?? [])];
@@ -353,6 +377,7 @@ export default () => {
       model.on("change:record", () => readRecord(model, store));
       model.on("msg:custom", (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => {
         if (message?.kind === "tail" && !store.append(message, buffers)) model.send({ kind: "resync" });
+        else if (message?.kind === "answer") store.answered(message);
         else if (message?.kind === "look") for (const stage of stages) stage.look(message.step, message.selection);
       });
     },
@@ -362,6 +387,7 @@ export default () => {
       const exported = model.get("exported");
       const stage = new Stage(el, store, {
         live: Boolean(model.get("live")),
+        compact: Boolean(model.get("compact")),
         start: model.get("start") ?? -1,
         send: exported ? null : (message) => model.send(message),
         rested: exported ?? (({ cursor, pinned }) => cursor && model.send({ kind: "looked", step: cursor.step, selection: tellable(pinned) })),
@@ -375,5 +401,8 @@ export default () => {
         stage.close();
       };
     },
+
+    /** What a page of its own puts around its stages; see panels.js. @param {HTMLElement} el @param {Stage[]} shown @param {any} data */
+    surround: (el, shown, data) => new PANELS[/** @type {"tour"} */ (data.kind)](el, shown, data),
   };
 };

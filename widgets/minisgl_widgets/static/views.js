@@ -10,14 +10,22 @@
  *     measure()       optional: reads sizes, before anything is drawn
  *     draw(frame)     draws a frame; called only while the view is seen
  *     close()         optional: the stage goes away
+ *     static key      optional: a key that shows the view and calls its pressed()
  */
 import { Chart } from "./chart.js";
+import { LifeLines } from "./lifelines.js";
+import { Compare } from "./compare.js";
 import { EventLog } from "./events.js";
+import { EvictionPreview } from "./eviction.js";
+import { PageTable } from "./pagetable.js";
+import { BatchStrip } from "./batch.js";
+import { Questions } from "./questions.js";
+import { Timeline } from "./timeline.js";
 
 /**
- * @typedef {{el: HTMLElement, measure?: () => void, draw: (frame: import("./stage.js").Frame) => void, close?: () => void}} View
- * @typedef {{id: string, title: string, dock: string, new (stage: import("./stage.js").Stage): View}} ViewKind
+ * @typedef {{el: HTMLElement, measure?: () => void, draw: (frame: import("./stage.js").Frame) => void, close?: () => void, pressed?: () => void}} View
+ * @typedef {{id: string, title: string, dock: string, key?: string, new (stage: import("./stage.js").Stage): View}} ViewKind
  */
 
 /** @type {ViewKind[]} */
-export const VIEWS = [Chart, EventLog];
+export const VIEWS = [Chart, Timeline, LifeLines, Compare, EventLog, BatchStrip, Questions, PageTable, EvictionPreview];

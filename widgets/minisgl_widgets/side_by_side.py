@@ -1,0 +1,63 @@
+"""SideBySide: two runs on one clock, and in what they differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minisgl.events.diff import Diff
+from minisgl.events.trace import Trace
+from minisgl.events.types import StepFinished
+from minisgl.events.words import count, describe
+from minisgl_widgets.page import Content, Page, facts_of
+from minisgl_widgets.session import Session
+
+CLOCKS = ("step", "time")
+FIGURES = ("steps", "ttft_mean", "e2e_mean", "hit_rate", "retractions")
+
+
+class SideBySide(Page):
+    """Two recorded runs, one player: ``SideBySide(runs.reserve, runs.retract)`` as a cell's last expression.
+
+    Args:
+        a, b: the runs, of the same requests or not.
+        clock: what they share at first; a reader can change it. "step": both stand at the same step. "time": both at
+            the last step that was over at the same second since their first step began.
+        titles: above each; by default the runs' own.
+    """
+
+    def __init__(self, a: Trace, b: Trace, clock: str = "step", titles: tuple[str, str] | None = None) -> None:
+        if clock not in CLOCKS:
+            raise ValueError(f"clock={clock!r}: must be one of {', '.join(map(repr, CLOCKS))}")
+        named = titles or (a.title, b.title)
+        self.sessions = tuple(Session(run, title=title) for run, title in zip((a, b), named, strict=True))
+        self.clock = clock
+        self.diff: Diff = a.diff(b)
+
+    def content(self) -> Content:
+        first = self.diff.first
+        panel: dict[str, Any] = {
+            "kind": "pair",
+            "compact": True,
+            "clock": self.clock,
+            "times": [_times(session.trace) for session in self.sessions],
+            "differing": list(map(list, self.diff.per_step.items())),
+            "settings": [[name, *map(str, pair)] for name, pair in self.diff.config.items()],
+            "first": first
+            and [first.step, *(e and (describe(e) or type(e).__name__) for e in (first.this, first.other))],
+        }
+        facts = "; ".join(map(facts_of, self.sessions))
+        return Content(self.title, facts, [session.record() for session in self.sessions], panel)
+
+    @property
+    def title(self) -> str:
+        return " | ".join(session.title or "a run" for session in self.sessions)
+
+    def __repr__(self) -> str:
+        differing = count(len(self.diff), "differing event")
+        return f"SideBySide({self.title}: {differing} in {count(len(self.diff.per_step), 'step')})"
+
+
+def _times(trace: Trace) -> list[int]:
+    """When each step was over, in microseconds since the run's start; the start itself is the first."""
+    begin = trace.keyframe["t"]
+    return [0, *(round(1e6 * (e.t - begin)) for e in trace.of(StepFinished))]

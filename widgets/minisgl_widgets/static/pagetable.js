@@ -1,0 +1,165 @@
+// @ts-check
+import { tokensOf } from "./record.js";
+import { h, patch, say, chip, count, visible } from "./look.js";
+
+const TABLE_LINE = 26;
+const ENTRY_NAMES = { cached: "found in the cache", computed: "computed", ahead: "ahead: nothing written yet" };
+
+/**
+ * @typedef {{at: number, page: number, value: number, start: number, kind: keyof typeof ENTRY_NAMES, filled: number, border: boolean}} Entry
+ *   number `at` of its row, for the tokens from `start` on; `filled`: how much of it holds KV, from 0 to 1; `border`: a page begins
+ */
+
+/**
+ * The entries `from` to `to` of a request's row, as the device's page table has them: of each token its slot, or of each
+ * page its number, as kernels read it.
+ * @param {any} request @param {number} pageSize @param {boolean} perPage @param {number} from @param {number} to
+ * @returns {Entry[]}
+ */
+export function entriesOf(request, pageSize, perPage, from, to) {
+  const wide = perPage ? pageSize : 1; // tokens in an entry
+  /** @type {Entry[]} */
+  const found = [];
+  const end = Math.min(to, (request.pages.length * pageSize) / wide);
+  for (let at = Math.max(0, from); at < end; at++) {
+    const start = at * wide;
+    const page = request.pages[Math.floor(start / pageSize)];
+    const filled = Math.max(0, Math.min(1, (request.cached_len - start) / wide));
+    /** @type {Entry["kind"]} */
+    const kind = start < request.matched ? "cached" : filled > 0 ? "computed" : "ahead";
+    const value = perPage ? page : page * pageSize + (start % pageSize);
+    found.push({ at, page, value, start, kind, filled, border: start % pageSize === 0 });
+  }
+  return found;
+}
+
+/** The page table: rows by positions, as attention kernels read it. */
+export class PageTable {
+  static id = "pagetable";
+  static title = "Page table";
+  static dock = "right";
+
+  /** @param {import("./stage.js").Stage} stage */
+  constructor(stage) {
+    this.stage = stage;
+    this.top = this.left = this.high = this.wide = 0;
+    this.perPage = false;
+    this.longest = 0; // pages of the longest row seen, so that the table does not shrink while scrubbing
+    this.key = "";
+    const choose = (/** @type {boolean} */ perPage, /** @type {string} */ name, /** @type {string} */ label) =>
+      h("button", { type: "button", class: "msgl-btn", title: label, onclick: () => this._choose(perPage) }, name);
+    this.byToken = choose(false, "slot per token", "entry j is the slot of token j: page × page size + place in the page");
+    this.byPage = choose(true, "page per entry", "entry i is the page of tokens i × page size onwards: what paged kernels read");
+    this.note = h("span", { class: "msgl-hint" });
+    const key = (/** @type {keyof typeof ENTRY_NAMES} */ kind) => h("span", { class: "msgl-key" }, h("i", { class: `msgl-swatch msgl-e-${kind}` }), ENTRY_NAMES[kind]);
+    this.heads = h("div", { class: "msgl-tableheads", "aria-hidden": "true" });
+    this.labels = h("div", { class: "msgl-tablelabels" });
+    this.cells = h("div", { class: "msgl-tablecells", role: "list" });
+    this.room = h("div", { class: "msgl-tableroom" }, this.cells);
+    this.body = h("div", { class: "msgl-tablebody msgl-scroll", tabindex: 0, "aria-label": "entries of the page table" }, this.room);
+    this.body.addEventListener("scroll", () => stage.redraw());
+    // heads and labels stand outside of what scrolls, and are moved along
+    this.grid = h("div", { class: "msgl-tablegrid" },
+      h("div", { class: "msgl-tablecorner" }, "row"), h("div", { class: "msgl-clipped" }, this.heads), h("div", { class: "msgl-clipped" }, this.labels), this.body);
+    this.el = h("div", { class: "msgl-dockview msgl-pagetable" },
+      h("div", { class: "msgl-tabletop", role: "group", "aria-label": "what an entry is" }, this.byToken, this.byPage, this.note),
+      h("div", { class: "msgl-tablekeys" }, key("cached"), key("computed"), key("ahead"), h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-e-border" }), "a page begins")), this.grid);
+  }
+
+  /** @param {boolean} perPage */
+  _choose(perPage) {
+    this.perPage = perPage;
+    this.body.scrollLeft = 0;
+    this.stage.redraw();
+  }
+
+  /** Sizes, read before anything is drawn. */
+  measure() {
+    this.top = this.body.scrollTop;
+    this.left = this.body.scrollLeft;
+    this.high = this.body.clientHeight;
+    this.wide = this.body.clientWidth;
+  }
+
+  /** @param {import("./stage.js").Frame} frame */
+  draw({ store, state, held }) {
+    const { perPage } = this;
+    const ps = state.page_size;
+    this.byToken.setAttribute("aria-pressed", String(!perPage));
+    this.byPage.setAttribute("aria-pressed", String(perPage));
+    const taken = state.rows.filter((/** @type {any} */ row) => row.uid >= 0);
+    const longest = taken.reduce((/** @type {number} */ most, /** @type {any} */ row) => Math.max(most, state.requests[row.uid]?.pages.length ?? 0), 0);
+    this.longest = Math.max(this.longest, longest);
+    const entries = Math.max(1, this.longest * (perPage ? 1 : ps));
+    const cell = 14 + 8 * String(perPage ? state.num_pages : state.num_pages * ps).length;
+    const rows = state.rows.length;
+    say(this.note, `${taken.length} of ${count(rows, "row")} taken; row ${rows} is the dummy request's`);
+    Object.assign(this.el.dataset, { rows, taken: taken.length, perPage: Number(perPage), pageSize: ps });
+    this._bring(state, held);
+    this.room.style.width = `${entries * cell}px`;
+    this.room.style.height = `${rows * TABLE_LINE}px`;
+    const from = Math.max(0, Math.floor(this.left / cell) - 1);
+    const to = Math.min(entries, from + Math.ceil(this.wide / cell) + 3);
+    const first = Math.max(0, Math.floor(this.top / TABLE_LINE) - 1);
+    const last = Math.min(rows, first + Math.ceil(this.high / TABLE_LINE) + 3);
+    this.heads.style.transform = `translateX(${-this.left}px)`;
+    this.labels.style.transform = `translateY(${-this.top}px)`;
+    patch(this.heads, Array.from({ length: to - from }, (_, i) => this._head(from + i, cell, perPage ? 1 : ps)));
+    const labels = [];
+    const lines = [];
+    for (let row = first; row < last; row++) {
+      const { uid, generation } = state.rows[row];
+      const request = uid >= 0 ? state.requests[uid] : null;
+      labels.push(this._label(row, uid, generation));
+      lines.push(this._line(row, request, entriesOf(request ?? { pages: [] }, ps, perPage, from, to), cell, store.texts, state));
+    }
+    patch(this.labels, labels);
+    patch(this.cells, lines);
+  }
+
+  /** Scroll to the row of a request that was just pinned. @param {any} state @param {import("./record.js").Pointer} held */
+  _bring(state, held) {
+    const key = held?.kind === "uid" ? `uid ${held.uid}` : "";
+    if (key === this.key) return;
+    this.key = key;
+    const row = held?.kind === "uid" ? state.rows.findIndex((/** @type {any} */ r) => r.uid === held.uid) : -1;
+    if (row < 0 || (row * TABLE_LINE >= this.top && (row + 1) * TABLE_LINE <= this.top + this.high)) return;
+    this.body.scrollTop = row * TABLE_LINE;
+    this.top = this.body.scrollTop;
+  }
+
+  /** @param {number} at @param {number} cell @param {number} every a number at each page's begin, as far as there is room */
+  _head(at, cell, every) {
+    const step = every * Math.ceil(40 / (every * cell));
+    return h("span", { style: `left:${at * cell}px` }, at % step ? "" : at);
+  }
+
+  /** @param {number} row @param {number} uid @param {number} generation */
+  _label(row, uid, generation) {
+    return h("div", { class: "msgl-tablelabel", style: `top:${row * TABLE_LINE}px`, title: `row ${row}, generation ${generation}` },
+      h("span", { class: "msgl-num" }, row), uid >= 0 ? chip(uid) : h("span", { class: "msgl-chip msgl-none" }, h("b", null, "–")), h("small", null, `gen ${generation}`));
+  }
+
+  /** @param {number} row @param {any} request @param {Entry[]} entries @param {number} cell
+   * @param {Record<string, string>} texts @param {any} state */
+  _line(row, request, entries, cell, texts, state) {
+    const { generation } = state.rows[row];
+    const tokens = request ? tokensOf(request) : [];
+    const ps = state.page_size;
+    const line = h("div", { class: `msgl-tableline${request ? "" : " msgl-tablefree"}`, role: "listitem", style: `top:${row * TABLE_LINE}px`, "data-row": row, "data-generation": generation,
+      "data-request": request ? request.uid : -1, "data-entries": request ? (request.pages.length * ps) / (this.perPage ? ps : 1) : 0 });
+    if (!request) {
+      line.append(h("span", { class: "msgl-tablenone", style: `left:${this.left + 8}px` }, generation ? `free; had ${count(generation, "request")} so far` : "free, never taken"));
+      return line;
+    }
+    for (const { at, page, value, start, kind, filled, border } of entries) {
+      const some = tokens.slice(start, start + (this.perPage ? ps : 1));
+      const text = some.length ? visible(some.map((t) => texts[t] ?? `#${t}`).join(""), true) : "not known yet";
+      const where = this.perPage ? `entry ${at}: page ${page}, tokens ${start} to ${start + ps - 1}` : `token ${start}: slot ${value} = page ${page} × ${ps} + ${start % ps}`;
+      const what = filled > 0 && filled < 1 ? `${kind}, ${Math.round(filled * ps)} of ${ps} written` : ENTRY_NAMES[kind];
+      line.append(h("span", { class: `msgl-entry msgl-e-${kind}${border ? " msgl-e-border" : ""}`, style: `left:${at * cell}px;width:${cell}px${filled < 1 ? `;--filled:${filled}` : ""}`,
+        "data-of": request.uid, "data-pages": page, "data-at": at, "data-value": value, "data-kind": kind, title: `${where}\n${text}\n${what}` }, value));
+    }
+    return line;
+  }
+}
