@@ -61,7 +61,7 @@ export class Quiz {
     this.prompt = h("p", { class: "msgl-prompt", tabindex: -1 });
     this.choices = h("div", { class: "msgl-choices", role: "group", "aria-label": "answers" });
     this.verdict = h("div", { class: "msgl-marked", role: "status" });
-    this.next = h("button", { type: "button", class: "msgl-btn msgl-next", onclick: () => this.go() });
+    this.next = h("button", { type: "button", class: "msgl-btn msgl-goon", onclick: () => this.go() });
     this.el = h("section", { class: "msgl-quiz", "aria-label": "quiz" },
       h("div", { class: "msgl-quizhead" }, this.place, this.keys = h("span", { class: "msgl-hint" }, "keys 1 to 5 or a number and Enter answer; n goes on"), this.score, this.next),
       this.prompt, this.choices, this.verdict);
