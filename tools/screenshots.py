@@ -1,0 +1,84 @@
+"""Take the pictures: every view of packaged runs in light and dark, and those that the README shows.
+
+    python tools/screenshots.py [--out screenshots]
+
+Needs Chromium and Playwright, no model. The pictures of the README go to ``docs/``, all others to ``--out``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "widgets")]
+
+from minisgl_widgets import Quiz, Session, SideBySide, Tour, runs  # noqa: E402
+from tests.chromium import launched  # noqa: E402
+
+SIZE = {"width": 1280, "height": 720}  # a projector's
+SCHEMES = ("light", "dark")
+
+PAGES: dict[str, Callable[[Path], Path]] = {
+    **{name: lambda path, name=name: Session(runs.load(name)).export_html(path) for name in runs.names},
+    "tour": lambda path: Tour.of("shared_preface").export_html(path),
+    "quiz": lambda path: Quiz(runs.load("small_cache"), seed=3).export_html(path),
+    "side-by-side": lambda path: SideBySide(runs.load("reserve"), runs.load("retract")).export_html(path),
+}
+# (page, address, name): where each view has something to show
+SHOTS = (
+    ("five_prompts", "#step=7&req=2", "stage"),
+    ("shared_preface", "#step=6&node=2&view=chart,events", "used-and-events"),
+    ("retract", "#step=30&req=3&view=timeline,questions", "timeline-and-questions"),
+    ("retract", "#step=30&view=lifelines,batch", "life-lines-and-batches"),
+    ("small_cache", "#step=24&view=compare,eviction", "compare-and-who-goes-next"),
+    ("chunked_prefill", "#step=4&view=timeline,pagetable", "page-table"),
+    ("tour", "", "tour"),
+    ("quiz", "", "quiz"),
+    ("side-by-side", "#step=30", "side-by-side"),
+)
+README = {  # name of a shot -> the scheme in which docs/ has it
+    "stage": "light",
+    "timeline-and-questions": "light",
+    "life-lines-and-batches": "dark",
+    "tour": "light",
+    "quiz": "light",
+    "side-by-side": "dark",
+}
+
+
+def take(browser: Any, page: Path, address: str, scheme: str, path: Path) -> None:
+    """The whole page as it is once it has settled."""
+    context = browser.new_context(viewport=SIZE, color_scheme=scheme, reduced_motion="reduce")
+    tab = context.new_page()
+    tab.goto(page.as_uri() + address)
+    tab.wait_for_selector("body[data-ready=true]")
+    tab.wait_for_timeout(600)  # what is read in the background
+    tab.screenshot(path=path, full_page=True)
+    context.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "screenshots", help="folder for all of them")
+    out: Path = parser.parse_args().out
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, launched() as browser:
+        for page, address, name in SHOTS:
+            html = Path(folder) / f"{page}.html"
+            if not html.exists():
+                PAGES[page](html)
+            for scheme in SCHEMES:
+                picture = out / f"{name}-{scheme}.png"
+                take(browser, html, address, scheme, picture)
+                if README.get(name) == scheme:
+                    (ROOT / "docs" / f"{name}.png").write_bytes(picture.read_bytes())
+                print(picture)
+
+
+if __name__ == "__main__":
+    main()
