@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from minisgl.events.snapshot import Snapshot
     from minisgl.events.trace import Trace
     from minisgl.llm import LLM
-    from minisgl.sim.answers import blame, explain, reservations, size
+    from minisgl.sim.answers import blame, explain, hits, lens, reservations, size, verify
+    from minisgl.sim.fork import fork
     from minisgl.sim.replay import replay
     from minisgl.sim.simulator import Simulator
     from minisgl.sim.whatif import sweep, whatif
@@ -33,10 +34,14 @@ __all__ = [
     "Workload",
     "blame",
     "explain",
+    "fork",
+    "hits",
+    "lens",
     "replay",
     "reservations",
     "size",
     "sweep",
+    "verify",
     "whatif",
 ]
 
@@ -51,10 +56,14 @@ _HOME = {
     "Workload": "minisgl.sim.workload",
     "blame": "minisgl.sim.answers",
     "explain": "minisgl.sim.answers",
+    "fork": "minisgl.sim.fork",
+    "hits": "minisgl.sim.answers",
+    "lens": "minisgl.sim.answers",
     "replay": "minisgl.sim.replay",
     "reservations": "minisgl.sim.answers",
     "size": "minisgl.sim.answers",
     "sweep": "minisgl.sim.whatif",
+    "verify": "minisgl.sim.answers",
     "whatif": "minisgl.sim.whatif",
 }
 

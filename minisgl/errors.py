@@ -13,6 +13,10 @@ class ConfigError(MinisglError, ValueError):
     """An engine setting, or a combination of settings, that cannot work."""
 
 
+class FixedSettingError(ConfigError):
+    """A setting that cannot change in the middle of a run."""
+
+
 class ModelNotFoundError(MinisglError, FileNotFoundError):
     """The model's folder, file or name does not lead to a model."""
 
@@ -60,6 +64,14 @@ class UnknownRequestError(MinisglError, KeyError):
 
 class UnknownQuestionError(MinisglError, ValueError):
     """``explain`` knows no such question."""
+
+
+class ConditionError(MinisglError, ValueError):
+    """A condition to run until, or to look for, that cannot be read."""
+
+
+class ForkError(MinisglError, ValueError):
+    """A run that cannot be taken up again at that step, or not with that change."""
 
 
 class EngineClosedError(MinisglError, RuntimeError):

@@ -17,12 +17,17 @@ from minisgl.errors import EngineClosedError, RequestError, SamplingParamsError,
 from minisgl.events.bus import Subscription
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.types import Event, StepFinished
+from minisgl.events.until import Condition, Stop, run_until
 from minisgl.outputs import Detokenizer, Output, Outputs, Piece
 from minisgl.prompts import listed, tokens_of
 from minisgl.scheduler import Scheduler
+from minisgl.sim.rewind import rewound, steps_up_to
+from minisgl.sim.roofline import BYTES
 
 if TYPE_CHECKING:
     from minisgl.engine import EngineExecutor
+    from minisgl.events.trace import Trace
+    from minisgl.sim.replay import Inputs
 
 Prompt = str | Iterable[int]
 
@@ -45,7 +50,7 @@ class LLM:
 
         loaded = load_engine(model, EngineConfig.from_keywords(settings))
         self.model_name = loaded.name
-        self.config = loaded.config
+        self._config = loaded.config
         self.model_config = loaded.model_config
         self.tokenizer = loaded.tokenizer
         self.memory = loaded.memory
@@ -135,6 +140,16 @@ class LLM:
         self._submitted[request.uid] = request
         return request.uid
 
+    def change(self, **settings: Any) -> None:
+        """Go on under other settings from the next step on: ``llm.change(order="lpm")``. No token changes with them.
+
+        Raises:
+            FixedSettingError: this one cannot change in the middle of a run. Those that can are order, admission,
+                eviction, phase and max_prefill_tokens.
+            ConfigError: an unknown setting, or a value that cannot be.
+        """
+        self.scheduler.change(**settings)
+
     def step(self) -> StepFinished | None:
         """One step; None when there is nothing to do. Ctrl-C waits for the step's end."""
         with self.lock, deferred_interrupt():
@@ -150,6 +165,47 @@ class LLM:
         while self.step() is not None:
             steps += 1
         return steps
+
+    def run_until(self, condition: Condition) -> Stop:
+        """Step until something happens: "refusal", "free < 8", "finish of request 4", a function of an event ...
+
+        Stops at the end of the step in which it happens, or when nothing is left to do; the Stop says where, and which
+        event it was. ``minisgl.events.until`` lists the conditions. Raises ConditionError for one that cannot be read.
+        """
+        return run_until(self, condition)
+
+    def rewind(self, trace: Trace, step: int) -> Iterator[StepFinished]:
+        """Go back to the start of a record of this engine, and run it again up to a step, which is then the last.
+
+        Everything comes as it came: the same requests under the same uids, aborts and settings, in the same steps. What
+        runs now is aborted first. Who listened to the run that was (``on``, ``after_step``, a Recorder) listens to
+        nothing any more, so that no record holds two runs.
+
+        Args:
+            trace: a record of this engine that reaches up to now.
+            step: the last step to be run again; the record's first is its start.
+
+        Returns:
+            The steps; each is taken when it is asked for, and the engine is where it was when all are.
+
+        Raises:
+            TraceError: the record does not hold that step, or not how to go on from its start.
+            ForkError: the record is of another engine or ended earlier, or it began with KV that is gone.
+        """
+        with self.lock, deferred_interrupt():
+            steps = steps_up_to(trace, step)
+            self._scheduler, coming = rewound(self.scheduler, trace)
+            for request in (m for each in coming[:steps] for m in each.messages if isinstance(m, Request)):
+                if request.uid in self._submitted:
+                    self._submitted[request.uid] = request
+        return self._again(coming[:steps])
+
+    def _again(self, coming: list[Inputs]) -> Iterator[StepFinished]:
+        for each in coming:
+            with self.lock, deferred_interrupt():
+                done = each.feed(self.scheduler, self.scheduler.executor.now())
+            if done is not None:
+                yield done
 
     def clear_cache(self) -> None:
         """Empty the prefix cache in the next step, but for what running requests hold: the next prompts start cold."""
@@ -191,11 +247,21 @@ class LLM:
             self.scheduler.drain()
 
     def about(self) -> dict[str, Any]:
-        """What a recorded run says of its origin: model, tokenizer, configuration, and the library that computed it."""
+        """What a recorded run says of its origin: model, tokenizer, configuration, and the library that computed it.
+
+        ``shape`` is what the size of KV depends on: see ``minisgl.size``.
+        """
+        model = self.model_config
         return {
             "model": self.model_name,
             "tokenizer": type(self.tokenizer).__name__ if self.tokenizer is not None else None,
-            "vocab_size": self.model_config.vocab_size,
+            "vocab_size": model.vocab_size,
+            "shape": {
+                "layers": model.num_layers,
+                "kv_heads": model.num_kv_heads,
+                "head_dim": model.head_dim,
+                "params": self.memory.weight_bytes // BYTES[self.config.dtype],
+            },
             "config": asdict(self.config),
             "stop_tokens": list(self._stop_tokens),
             "torch": version("torch"),
@@ -229,6 +295,11 @@ class LLM:
         """One token as it reads, special ones by their names."""
         return str(token) if self.tokenizer is None else self.tokenizer.decode([token])
 
+    @property
+    def config(self) -> EngineConfig:
+        """The settings, as they are now."""
+        return self._config if self._scheduler is None else self._scheduler.config
+
     # -- the end -----------------------------------------------------------------------------------------------------
 
     @property
@@ -240,6 +311,7 @@ class LLM:
     def close(self) -> None:
         """Let go of the model and the pool. Using the LLM afterwards raises EngineClosedError."""
         with self.lock:
+            self._config = self.config
             if self._executor is not None:
                 self._executor.close()
             self._scheduler = self._executor = None

@@ -219,7 +219,7 @@ class Run:
             "model": "hash",
             "tokenizer": None,
             "vocab_size": VOCAB,
-            "config": asdict(self.config),
+            "config": asdict(self.scheduler.config),
             "stop_tokens": list(self.scheduler.inbox.stop_tokens),
         }
 

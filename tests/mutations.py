@@ -39,14 +39,14 @@ ALLOCATOR, RADIX = "kvcache/allocator.py", "kvcache/radix.py"
 CACHE, TABLE, PREFILL = "scheduler/cache.py", "scheduler/table.py", "scheduler/prefill.py"
 SCHEDULER, INBOX = "scheduler/scheduler.py", "scheduler/inbox.py"
 
-POLICIES = "scheduler/policies.py"
+POLICIES, SETTINGS = "scheduler/policies.py", "scheduler/settings.py"
 
 CASES, OVERLAP, ORACLES = (f"tests/scheduler/test_{name}.py" for name in ("cases", "overlap", "oracles"))
 ORDER, ADMISSION, RETRACTION, PHASE = (
     f"tests/scheduler/test_policies.py::Test{name}" for name in ("Order", "Admission", "Retraction", "Phase")
 )
 REFUSED = f"{CASES}::test_19_20_a_bad_request_fails_alone"
-REPLAY = "tests/sim/test_replay.py"
+REPLAY, LIVE = "tests/sim/test_replay.py", "tests/scheduler/test_settings.py"
 FREE_LIST, TREE = "tests/kvcache/test_allocator.py", "tests/kvcache/test_radix.py"
 PAGES = f"{ORACLES}::TestPagesNotTokens"
 DRAIN = f"{OVERLAP}::test_an_allocation_that_needs_pending_pages_drains_the_pipeline"
@@ -327,7 +327,7 @@ MUTATIONS = (
         case=23,
         broken="a uid is given again once its request has ended",
         file=INBOX,
-        edits={"            uid = self._next_uid\n": "            uid = self._messages.qsize()\n"},
+        edits={"            uid = self.next_uid\n": "            uid = self._messages.qsize()\n"},
         test=f"{CASES}::test_23_calls_do_not_mix",
     ),
     Mutation(
@@ -423,8 +423,28 @@ MUTATIONS = (
     Mutation(
         broken="draining does nothing, and a recorder begins with a batch in flight",
         file=SCHEDULER,
-        edits={"if self.flying:\n            self._begin()": "if False:\n            self._begin()"},
+        edits={
+            "if not self.flying:\n            return None\n        self._begin()": "return None\n        self._begin()"
+        },
         test=f"{OVERLAP}::test_a_recorder_attached_in_mid_flight_drains_first",
+    ),
+    Mutation(
+        broken="a changed order or admission is not tried before something else happens",
+        file=SETTINGS,
+        edits={"    s.prefill.retest = True": "    s.prefill.retest = s.prefill.retest"},
+        test=f"{LIVE}::test_who_was_refused_is_tested_again",
+    ),
+    Mutation(
+        broken="leaves that stand ready to go are no longer found when their policy changes",
+        file=RADIX,
+        edits={"in self._nodes().values():": "in ():"},
+        test=f"{LIVE}::test_leaves_that_stand_ready_change_places",
+    ),
+    Mutation(
+        broken="an engine is rewound to a cache whose pages others have written over",
+        file="sim/rewind.py",
+        edits={"    if gone:\n": "    if False:\n"},
+        test="tests/sim/test_rewind.py::test_a_used_cache_that_gave_pages_up_will_not",
     ),
     Mutation(
         broken="BatchScheduled's counters are taken before the batch's pages are",

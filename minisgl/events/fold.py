@@ -199,6 +199,9 @@ class Fold:
     def _CacheCleared(self, e: ev.CacheCleared) -> None:
         pass  # the PagesEvicted before it says what left
 
+    def _SettingsChanged(self, e: ev.SettingsChanged) -> None:
+        pass  # no state shows a setting
+
     def _NodeSplit(self, e: ev.NodeSplit) -> None:
         lower = self.state["nodes"][e.node]
         cut = e.length // self.state["page_size"]

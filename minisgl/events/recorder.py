@@ -15,7 +15,7 @@ from minisgl.events.fold import Fold
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.state import fresh
 from minisgl.events.trace import Trace, tokens_in
-from minisgl.events.types import Event, StepFinished
+from minisgl.events.types import Event, SettingsChanged, StepFinished
 
 
 class Source(Protocol):
@@ -58,6 +58,7 @@ class Recorder:
         self._before: Fold | None = None  # the state before those events
         self._steps = 0  # whole ones among the events; counted only where ``last`` bounds them
         self._checkpoint: dict | None = None
+        self._about: dict[str, Any] = {}  # as it was at the start: settings may change
         self._subscription: Subscription | None = None
 
     def start(self) -> Recorder:
@@ -66,7 +67,7 @@ class Recorder:
         self.events, self._steps = [], 0
         with self.source.lock:  # no step may fall between the keyframe and the first event
             self.source.drain()
-            self._checkpoint = self.source.checkpoint()
+            self._checkpoint, self._about = self.source.checkpoint(), origin(self.source)
             self._before = Fold(self.source.snapshot().to_dict())
             self._subscription = self.source.on(None, self.events.append if self.last is None else self._slide)
         return self
@@ -98,6 +99,9 @@ class Recorder:
         while steps:
             event = self.events[folded]
             self._before.apply(event)
+            if isinstance(event, SettingsChanged) and "config" in self._about:
+                changes = dict(zip(event.names, event.values, strict=True))
+                self._about = self._about | {"config": self._about["config"] | changes}
             folded += 1
             steps -= isinstance(event, StepFinished)
         del self.events[:folded]
@@ -111,7 +115,7 @@ class Recorder:
             raise RuntimeError("nothing recorded yet: use `with Recorder(llm) as rec:` or rec.start()")
         with self.source.lock:  # keyframe and events must fit each other
             keyframe, events = fresh(self._before.state), list(self.events)
-        trace = Trace(keyframe, events, {}, self.title, origin(self.source), self._checkpoint)
+        trace = Trace(keyframe, events, {}, self.title, self._about, self._checkpoint)
         trace.texts = {token: self.source.token_text(token) for token in tokens_in(keyframe, events)}
         return trace
 

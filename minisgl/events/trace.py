@@ -19,6 +19,7 @@ from minisgl.events.integrity import violations
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.table import Table
 from minisgl.events.types import BatchScheduled, Event, StepFinished
+from minisgl.events.until import Condition, Until
 
 
 class Trace:
@@ -116,6 +117,15 @@ class Trace:
     def of(self, *kinds: type[Event]) -> list[Any]:
         """The events of some types, in order."""
         return [e for e in self.events if isinstance(e, kinds)]
+
+    def find(self, condition: Condition, after: int = -1) -> Event | None:
+        """The first event after step ``after`` for which a condition holds: ``trace.find("eviction", after=7).step``.
+
+        Conditions are those of ``minisgl.events.until``: "refusal", "free < 8", "finish of request 4", a function of
+        an event ... None if there is no such event. Raises ConditionError if it cannot be read.
+        """
+        until = Until(condition)
+        return next((e for e in self.events if e.step > after and type(e) in until.kinds and until.holds(e)), None)
 
     def at(self, step: int) -> Snapshot:
         """The state after StepFinished ``step``; TraceError if the run does not hold it."""

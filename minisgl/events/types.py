@@ -185,6 +185,13 @@ class CacheCleared(Event, frozen=True):
     kept: int
 
 
+class SettingsChanged(Event, frozen=True):
+    """Somebody changed settings of the scheduler: from this step on they are ``values``, name by name."""
+
+    names: tuple[str, ...]
+    values: tuple[str | int | float, ...]
+
+
 class NodeLocked(Event, frozen=True):
     """``node`` and everything above it is held once more, on behalf of request ``uid``."""
 
@@ -335,6 +342,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     PagesAllocated,
     PagesEvicted,
     CacheCleared,
+    SettingsChanged,
     NodeSplit,
     NodeInserted,
     NodeLocked,

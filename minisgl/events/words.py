@@ -106,6 +106,9 @@ _SENTENCES = {
         f"the prefix cache is cleared: {count(e.evicted, 'page')} evicted"
         + (f", {count(e.kept, 'page')} kept for running requests" if e.kept else "")
     ),
+    ev.SettingsChanged: lambda e: (
+        f"settings change: {', '.join(f'{name}={value}' for name, value in zip(e.names, e.values, strict=True))}"
+    ),
     ev.PagesFreed: lambda e: f"{_pages_are(e.pages)} free again",
     ev.NodeSplit: lambda e: (
         f"tree node {e.node} splits after {count(e.length, 'token')}; node {e.upper} is the first part"
@@ -133,6 +136,7 @@ EMITTERS: dict[type[ev.Event], tuple[str, ...]] = {
     ev.PagesAllocated: (f"{_CACHE}.allocate",),
     ev.PagesEvicted: (f"{_RADIX}.evict",),
     ev.CacheCleared: (f"{_CACHE}.clear",),
+    ev.SettingsChanged: (f"{_SCHEDULER}._change",),
     ev.NodeSplit: (f"{_RADIX}._split",),
     ev.NodeInserted: (f"{_RADIX}.insert",),
     ev.NodeLocked: (f"{_RADIX}.lock",),

@@ -73,6 +73,10 @@ class PrefixCache(ABC):
         """Give up ``n`` pages or more, whole leaves in the policy's order; fewer if no more are unlocked."""
 
     @abstractmethod
+    def reorder(self, eviction: str) -> None:
+        """Let leaves go in another policy's order from now on."""
+
+    @abstractmethod
     def nodes(self) -> dict[int, dict[str, Any]]:
         """The tree as data: id -> parent, tokens, pages, locks, used; 0 is the root."""
 
@@ -111,6 +115,9 @@ class NaivePrefixCache(PrefixCache):
 
     def evict(self, n: int) -> list[int]:
         return []
+
+    def reorder(self, eviction: str) -> None:
+        pass
 
     def nodes(self) -> dict[int, dict[str, Any]]:
         return {0: entry(NodeState(parent=-1))}

@@ -207,6 +207,11 @@ class RadixPrefixCache(PrefixCache):
             self.bus.emit(ev.PagesEvicted, nodes=tuple(gone), pages=tuple(pages))
         return pages
 
+    def reorder(self, eviction: str) -> None:
+        self.key, self._leaves = EVICTIONS[eviction], []
+        for node in self._nodes().values():
+            self._offer(node)
+
     # -- as data -----------------------------------------------------------------------------------------------------
 
     def _nodes(self) -> dict[int, Node]:

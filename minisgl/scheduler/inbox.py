@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from minisgl.errors import (
     TokenOutOfVocabularyError,
     UnknownRequestError,
 )
+from minisgl.scheduler.settings import changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,15 @@ class ClearCache:
     """Somebody wants the prefix cache empty."""
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Settings that are to be others, by name."""
+
+    settings: dict[str, Any]
+
+
 MOST_TOKENS = 1 << 31  # token ids are int32
-Message = Request | Refusal | Abort | ClearCache
+Message = Request | Refusal | Abort | ClearCache | Change
 
 
 class Inbox:
@@ -60,7 +69,7 @@ class Inbox:
         self.vocab_size = vocab_size
         self.stop_tokens = tuple(stop_tokens)
         self._clock = clock
-        self._next_uid = 0
+        self.next_uid = 0
         self._valid: SamplingParams | None = None  # the last that were looked at: often the same again
         self._lock = threading.Lock()
         self._messages: SimpleQueue[Message] = SimpleQueue()
@@ -83,8 +92,8 @@ class Inbox:
     ) -> Request:
         """Queue a prompt. Raises a RequestError, with its uid, if it could never be served."""
         with self._lock:
-            uid = self._next_uid
-            self._next_uid += 1
+            uid = self.next_uid
+            self.next_uid += 1
         submitted = self._clock() if submitted is None else submitted
         try:
             if self._valid is not params:
@@ -110,13 +119,25 @@ class Inbox:
 
     def abort(self, uid: int, submitted: float | None = None) -> None:
         """Queue an abort; it does nothing if the request has ended by then. UnknownRequestError if it never was."""
-        if not 0 <= uid < self._next_uid:
-            raise UnknownRequestError(f"no request has uid {uid}; the next new one will be {self._next_uid}")
+        if not 0 <= uid < self.next_uid:
+            raise UnknownRequestError(f"no request has uid {uid}; the next new one will be {self.next_uid}")
         self._messages.put(Abort(uid, self._clock() if submitted is None else submitted))
 
     def clear_cache(self) -> None:
         """Queue a wish for an empty prefix cache."""
         self._messages.put(ClearCache())
+
+    def change(self, settings: dict[str, Any]) -> None:
+        """Queue a change of settings. FixedSettingError or ConfigError if it cannot be."""
+        if not settings:
+            return
+        changed(self.config, settings)
+        self._messages.put(Change(settings))
+
+    def give_uids_from(self, uid: int) -> None:
+        """Smaller uids were given before."""
+        with self._lock:
+            self.next_uid = uid
 
     def put(self, message: Message) -> None:
         """Queue what was decided elsewhere, as it is: for replays."""

@@ -25,10 +25,11 @@ from minisgl.scheduler.advance import Decoded, DecodesAhead, advance
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.checkpoint import checkpoint, restore
 from minisgl.scheduler.executor import Executor
-from minisgl.scheduler.inbox import Abort, Inbox, Refusal
+from minisgl.scheduler.inbox import Abort, Change, Inbox, Refusal
 from minisgl.scheduler.ledgers import broken_rules, error_text, ledger_state
 from minisgl.scheduler.policies import PHASES
 from minisgl.scheduler.prefill import PrefillManager
+from minisgl.scheduler.settings import apply
 from minisgl.scheduler.table import TableManager
 
 
@@ -99,6 +100,13 @@ class Scheduler:
         """Empty the prefix cache in the next step, but for what running requests hold."""
         self.inbox.clear_cache()
 
+    def change(self, **settings: Any) -> None:
+        """Let settings be others from the next step on: order, admission, eviction, phase, max_prefill_tokens.
+
+        Raises FixedSettingError for one that cannot change in the middle of a run, ConfigError for an impossible value.
+        """
+        self.inbox.change(settings)
+
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def step(self) -> ev.StepFinished | None:
@@ -136,15 +144,16 @@ class Scheduler:
         finally:
             self.stepping = False
 
-    def drain(self) -> None:
+    def drain(self) -> ev.StepFinished | None:
         """Process the batch in flight, if there is one, as a step that receives and launches nothing."""
-        if self.flying:
-            self._begin()
-            try:
-                self._drained("snapshot")
-                self.announce(None, self._process())
-            finally:
-                self.stepping = False
+        if not self.flying:
+            return None
+        self._begin()
+        try:
+            self._drained("snapshot")
+            return self.announce(None, self._process())
+        finally:
+            self.stepping = False
 
     def _begin(self) -> None:
         if self.stepping:
@@ -191,6 +200,8 @@ class Scheduler:
                 self._refuse(message)
             elif isinstance(message, Abort):
                 self._abort(message)
+            elif isinstance(message, Change):
+                self._change(message)
             else:
                 self.cache.clear()
                 self.prefill.retest = True
@@ -229,6 +240,10 @@ class Scheduler:
         request = self.requests.get(abort.uid)
         if request is not None:
             self._finish(request, "abort")
+
+    def _change(self, change: Change) -> None:
+        apply(self, change.settings)
+        self.bus.emit(ev.SettingsChanged, names=tuple(change.settings), values=tuple(change.settings.values()))
 
     def _launch(self) -> tuple[Batch | None, Batch | None]:
         """Put a batch together and launch it; the second is the batch in flight, if its pages had to be waited for."""

@@ -45,6 +45,10 @@ class SimulatedExecutor:
     def now(self) -> float:
         return self.clock
 
+    def be_at(self, t: float) -> None:
+        """It is then, and the device is done with what was launched so far."""
+        self.clock = self._busy_until = t
+
     def wait_until(self, t: float) -> None:
         """Nothing happens until then."""
         self.clock = max(self.clock, t)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any
 
@@ -17,7 +17,7 @@ from minisgl.events import types as ev
 from minisgl.events.recorder import Recorder
 from minisgl.events.trace import Trace
 from minisgl.scheduler import Scheduler
-from minisgl.scheduler.inbox import Abort, ClearCache, Message, Refusal
+from minisgl.scheduler.inbox import Abort, Change, ClearCache, Message, Refusal
 from minisgl.sim.costs import DEFAULT, CostModel
 from minisgl.sim.executor import SimulatedExecutor
 from minisgl.sim.workload import recorded_outputs
@@ -33,10 +33,10 @@ def replay(trace: Trace, costs: CostModel = DEFAULT) -> Trace:
         TraceError: the record does not say how to go on from its start.
     """
     scheduler, executor, steps = resume(trace, costs)
-    executor.broken = _failures(trace)
-    with Recorder(_Source(scheduler, trace), trace.title) as recorder:
-        for inputs in steps:
-            inputs.feed(scheduler)
+    executor.broken = failures(trace)
+    with Recorder(Replayed(scheduler, trace), trace.title) as recorder:
+        for each in steps:
+            each.feed(scheduler)
     return recorder.trace
 
 
@@ -55,10 +55,10 @@ def resume(
     config = EngineConfig(**trace.about["config"])
     executor = SimulatedExecutor(costs)
     scheduler = Scheduler(config, executor, start=(trace.keyframe, trace.checkpoint))
-    steps = _inputs(trace, without)
+    steps = inputs(trace, without)
     outputs = recorded_outputs(trace)
     alive = list(scheduler.requests.values())
-    arriving = [m for inputs in steps for m in inputs.messages if isinstance(m, Request)]
+    arriving = [m for each in steps for m in each.messages if isinstance(m, Request)]
     for request in (*alive, *arriving):
         executor.expect(request, outputs[request.uid])
     if steps:
@@ -73,17 +73,23 @@ class Inputs:
     messages: list[Message]
     drains: bool = False
 
-    def feed(self, scheduler: Scheduler) -> None:
-        """Take the step."""
+    def feed(self, scheduler: Scheduler, submitted: float | None = None) -> ev.StepFinished | None:
+        """Take the step; None if there was nothing to do. ``submitted`` (seconds) stands for the recorded times."""
         for message in self.messages:
-            scheduler.inbox.put(message)
-        if self.drains:
-            scheduler.drain()
-        else:
-            scheduler.step()
+            scheduler.inbox.put(message if submitted is None else _at(message, submitted))
+        return scheduler.drain() if self.drains else scheduler.step()
 
 
-def _inputs(trace: Trace, without: Collection[int]) -> list[Inputs]:
+def _at(message: Message, submitted: float) -> Message:
+    if isinstance(message, Request):
+        message.submitted = submitted
+    elif isinstance(message, (Refusal, Abort)):
+        return replace(message, submitted=submitted)
+    return message
+
+
+def inputs(trace: Trace, without: Collection[int] = ()) -> list[Inputs]:
+    """What came from outside, one for each whole step of the record; nothing of requests in ``without``."""
     steps = [Inputs([])]
     for e in trace.events:
         if getattr(e, "uid", None) in without:
@@ -97,6 +103,8 @@ def _inputs(trace: Trace, without: Collection[int]) -> list[Inputs]:
             steps[-1].messages.append(Abort(e.uid, e.submitted))
         elif isinstance(e, ev.CacheCleared):
             steps[-1].messages.append(ClearCache())
+        elif isinstance(e, ev.SettingsChanged):
+            steps[-1].messages.append(Change(dict(zip(e.names, e.values, strict=True))))
         elif isinstance(e, ev.PipelineDrained) and e.reason == "snapshot":
             steps[-1].drains = True
         elif isinstance(e, ev.StepFinished):
@@ -117,7 +125,7 @@ def _request(e: ev.RequestArrived) -> Request:
     )
 
 
-def _failures(trace: Trace) -> dict[int, tuple[str, Exception]]:
+def failures(trace: Trace) -> dict[int, tuple[str, Exception]]:
     """Batches whose forward broke, where and how: one that was processed broke later than at its launch."""
     processed = {e.processed for e in trace.of(ev.StepFinished)}
     found: dict[int, tuple[str, Exception]] = {}
@@ -128,8 +136,8 @@ def _failures(trace: Trace) -> dict[int, tuple[str, Exception]]:
     return found
 
 
-class _Source:
-    """A scheduler as a Recorder wants it."""
+class Replayed:
+    """A scheduler that runs a record again, as a Recorder wants it."""
 
     def __init__(self, scheduler: Scheduler, trace: Trace) -> None:
         self.scheduler, self.trace = scheduler, trace

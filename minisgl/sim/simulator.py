@@ -15,6 +15,7 @@ from minisgl.config import EngineConfig
 from minisgl.core import Request
 from minisgl.errors import ConfigError, RequestError
 from minisgl.events import Event, Snapshot, StepFinished, Subscription
+from minisgl.events.until import Condition, Stop, run_until
 from minisgl.scheduler import Scheduler
 from minisgl.sim.costs import DEFAULT, CostModel
 from minisgl.sim.executor import SimulatedExecutor
@@ -45,22 +46,40 @@ class Simulator:
         self.executor = SimulatedExecutor(costs)
         self.scheduler = Scheduler(config, self.executor)
         self.lock = RLock()
+        self._steps: Iterator[StepFinished] = iter(())  # of the workload that was begun
 
     def run(self, workload: Workload, watch: Callable[[float], object] | None = None) -> Outcome:
         """Submit each arrival at its time and step until all have ended.
 
         ``watch`` is called between steps with the seconds since the start; what it raises ends the run.
         """
+        requests: list[Request | RequestError] = []
         with _without_collector():
-            return self._run(workload, watch)
+            steps = list(self._play(workload, requests, watch))
+        return Outcome(workload, requests, self.executor, steps, self.scheduler.cache.num_pages)
 
-    def _run(self, workload: Workload, watch: Callable[[float], object] | None) -> Outcome:
+    def begin(self, workload: Workload) -> None:
+        """Let :meth:`step` and :meth:`run_until` take this workload's steps; its time begins now."""
+        self._steps = self._play(workload, [])
+
+    def step(self) -> StepFinished | None:
+        """The next step of the workload that was begun; None when it is over. Where nobody listens, several at once."""
+        return next(self._steps, None)
+
+    def run_until(self, condition: Condition) -> Stop:
+        """Take the steps of the workload that was begun until something happens: see ``LLM.run_until``."""
+        return run_until(self, condition)
+
+    def _play(
+        self,
+        workload: Workload,
+        requests: list[Request | RequestError],  # in order of arrival; an error is why one was refused
+        watch: Callable[[float], object] | None = None,
+    ) -> Iterator[StepFinished]:
         scheduler, executor = self.scheduler, self.executor
         scheduler.inbox.stop_tokens = workload.stop_tokens
         origin = executor.now()
         aborts: list[tuple[float, int]] = []
-        requests: list[Request | RequestError] = []  # in order of arrival; an error is why one was refused
-        steps: list[StepFinished] = []
         arrivals = iter(workload.arrivals)
         arrival = next(arrivals, None)
         while True:
@@ -84,9 +103,9 @@ class Simulator:
             due = min(arrival.at if arrival else math.inf, aborts[0][0] if aborts else math.inf)
             event = scheduler.advance(FAR, origin + due)
             if event is not None:
-                steps.append(event)
+                yield event
             elif arrival is None:
-                return Outcome(workload, requests, executor, steps, self.scheduler.cache.num_pages)
+                return
             else:
                 executor.wait_until(origin + arrival.at)
 
@@ -109,7 +128,7 @@ class Simulator:
 
     def about(self) -> dict[str, Any]:
         costs = repr(self.executor.costs)
-        return {"model": "simulated", "tokenizer": None, "config": asdict(self.config), "costs": costs}
+        return {"model": "simulated", "tokenizer": None, "config": asdict(self.scheduler.config), "costs": costs}
 
     def __repr__(self) -> str:
         return f"Simulator({self.scheduler}, {self.executor.costs})"

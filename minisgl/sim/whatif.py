@@ -16,6 +16,7 @@ from minisgl.events.diff import Diff
 from minisgl.events.recorder import Recorder
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
+from minisgl.events.types import SettingsChanged
 from minisgl.sim.costs import DEFAULT, CostModel
 from minisgl.sim.fit import fit
 from minisgl.sim.outcome import Outcome
@@ -87,7 +88,7 @@ class WhatIf:
         if not self.changes:
             return replay(self.record, self.costs)
         simulator = Simulator(self.config, self.costs)
-        with Recorder(simulator, f"{self.record.title} with {_said(self.changes)}".strip()) as recorder:
+        with Recorder(simulator, f"{self.record.title} with {said(self.changes)}".strip()) as recorder:
             simulator.run(self.workload)
         trace = recorder.trace
         trace.texts = dict(self.record.texts)
@@ -108,13 +109,13 @@ class WhatIf:
         )
 
     def __repr__(self) -> str:
-        lines = [f"WhatIf({_said(self.changes) or 'nothing changes'})", f"  before: {self.before}"]
+        lines = [f"WhatIf({said(self.changes) or 'nothing changes'})", f"  before: {self.before}"]
         lines.append(f"  after:  {self.after}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return f"<b>{escape(_said(self.changes) or 'nothing changes')}</b>{self.table._repr_html_()}<ul>{notes}</ul>"
+        return f"<b>{escape(said(self.changes) or 'nothing changes')}</b>{self.table._repr_html_()}<ul>{notes}</ul>"
 
 
 class Sweep:
@@ -220,6 +221,8 @@ def changed(base: EngineConfig, workload: Workload, changes: dict[str, Any]) -> 
 
 def _notes(record: Trace, workload: Workload, changes: dict[str, Any]) -> list[str]:
     notes = ["steps are exact, milliseconds are modelled"] if changes else []
+    if changes and record.of(SettingsChanged):
+        notes.append("the record's settings changed in its middle; both runs here keep those of its beginning")
     if changes and any(record.keyframe["counters"][n] for n in ("evictable_pages", "protected_pages")):
         notes.append("the record began with a used prefix cache; both runs here begin with an empty one")
     beyond = sum(len(a.output) < a.params.max_tokens for a in workload.arrivals)
@@ -231,5 +234,6 @@ def _notes(record: Trace, workload: Workload, changes: dict[str, Any]) -> list[s
     return notes
 
 
-def _said(changes: dict[str, Any]) -> str:
+def said(changes: dict[str, Any]) -> str:
+    """``num_pages=32, order=lpm``."""
     return ", ".join(f"{name}={value}" for name, value in changes.items())

@@ -20,9 +20,10 @@ _actions = st.one_of(
     st.tuples(st.just("record")),  # begin the record here, in the middle of things
     st.tuples(st.just("clear_cache")),
     st.tuples(st.just("drain")),
+    st.tuples(st.just("change"), st.sampled_from([{"admission": "optimistic"}, {"eviction": "lfu", "phase": "mixed"}])),
     st.tuples(st.just("break"), st.sampled_from(["launch", "collect"])),  # the next batch's forward
 )
-_configs = st.fixed_dictionaries(
+configs = st.fixed_dictionaries(
     {
         "page_size": st.sampled_from([1, 2, 4]),
         "num_pages": st.integers(6, 18),
@@ -36,13 +37,12 @@ _configs = st.fixed_dictionaries(
         "phase": st.sampled_from(["prefill-first", "decode-first", "mixed"]),
     }
 )
-_stops = st.sampled_from([(), tuple(range(0, 1000, 7))])  # no token ends a request, or one in seven does
+stops = st.sampled_from([(), tuple(range(0, 1000, 7))])  # no token ends a request, or one in seven does
 
 
-def record(config: dict, stops: tuple[int, ...], script: list[tuple]) -> Trace:
-    """Play the script to its end; what the last "record" in it began (by default all) as a Trace."""
-    run = Run(stop_tokens=stops, max_seq_len=min(48, config["num_pages"] * config["page_size"]), **config)
-    recorder, uids = Recorder(run).start(), []
+def enact(run: Run, script: list[tuple], recorder: Recorder) -> None:
+    """Do what the script says; it may not come to an end."""
+    uids: list[int] = []
     for what, *args in script:
         if what == "submit":
             with contextlib.suppress(PoolTooSmallError, PromptTooLongError):
@@ -53,16 +53,30 @@ def record(config: dict, stops: tuple[int, ...], script: list[tuple]) -> Trace:
             recorder.start()
         elif what == "clear_cache":
             run.scheduler.clear_cache()
+        elif what == "change":
+            run.scheduler.change(**args[0])
         elif what == "drain":
             run.scheduler.drain()
         elif what == "break":
             run.executor.fail_at, run.executor.fail_in = len(run.executor.batches) + 1, args[0]
         elif what == "step":
             run.scheduler.step()
+
+
+def longest(config: dict) -> int:
+    """Tokens of a row that make sense for a pool."""
+    return min(48, config["num_pages"] * config["page_size"])
+
+
+def record(config: dict, stops: tuple[int, ...], script: list[tuple]) -> Trace:
+    """Play the script to its end; what the last "record" in it began (by default all) as a Trace."""
+    run = Run(stop_tokens=stops, max_seq_len=longest(config), **config)
+    recorder = Recorder(run).start()
+    enact(run, script, recorder)
     run.play()
     recorder.stop()
     return recorder.trace
 
 
-_scripts = st.builds(lambda first, then: first + then, st.lists(_submits, max_size=6), st.lists(_actions, max_size=25))
-traces = st.builds(record, _configs, _stops, _scripts)
+scripts = st.builds(lambda first, then: first + then, st.lists(_submits, max_size=6), st.lists(_actions, max_size=25))
+traces = st.builds(record, configs, stops, scripts)

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from minisgl import LLM, Recorder, SamplingParams
+from minisgl import LLM, Recorder, SamplingParams, whatif
 from minisgl.errors import (
+    ConditionError,
     ConfigError,
     EmptyPromptError,
     EngineClosedError,
+    FixedSettingError,
     GhostPageError,
     ModelNotFoundError,
     PoolTooSmallError,
@@ -432,3 +434,56 @@ class TestCompany:
         for t in threads:
             t.join(60)
         assert [results[i] for i in range(6)] == [reference_tokens(folder, p, 6) for p in prompts] and sound(llm)
+
+
+class TestLiveControl:
+    def test_run_until(self, llm):
+        for prompt in ([5, 6, 7], [5, 6, 8]):
+            llm.submit(prompt, FREE)
+        stop = llm.run_until("finish of request 1")
+        assert (stop.event.uid, stop.end.step) == (1, llm.snapshot().step)
+        assert llm.run_until("eviction").event is None and llm.idle
+        with pytest.raises(ConditionError, match="'free < 8'"):
+            llm.run_until("free <")
+
+    def test_settings_change_between_steps_and_no_token_does(self, llm, folder):
+        llm.submit([5, 6, 7], FREE)
+        llm.step()
+        with Recorder(llm) as recorder:
+            llm.change(order="lpm", phase="mixed")
+            uid = llm.submit([5, 6, 7, 8], FREE)
+            assert llm.config.order == "fcfs"  # not before the next step
+            llm.run_until_idle()
+        assert llm.output(uid).token_ids == reference_tokens(folder, [5, 6, 7, 8], 6)
+        assert (llm.config.order, llm.config.phase) == ("lpm", "mixed")
+        assert recorder.trace.about["config"]["order"] == "fcfs" and len(whatif(recorder.trace).diff) == 0
+        with pytest.raises(FixedSettingError, match="laid out when the engine starts"):
+            llm.change(num_pages=128)
+
+    def test_rewind_gives_the_same_events_and_then_goes_another_way(self, llm, folder):
+        hot = SamplingParams(max_tokens=6, temperature=1.0, ignore_eos=True)
+        with Recorder(llm) as recorder:
+            uids = [llm.submit(prompt, hot) for prompt in ([5, 6, 7], [5, 6, 8], [9] * 8)]
+            llm.run_until_idle()
+        trace, before = recorder.trace, [llm.output(uid).token_ids for uid in uids]
+        taking = llm.rewind(trace, 3)
+        with Recorder(llm) as again:
+            assert [e.step for e in taking] == [1, 2, 3]
+            assert len(llm.output(uids[0]).token_ids) in (2, 3)  # overlap knows one less
+            llm.submit([5, 6, 7], FREE)
+            llm.run_until_idle()
+        assert again.trace.diff(trace).first.step == 4
+        assert [llm.output(uid).token_ids for uid in uids] == before  # who sits beside it changes nothing
+        assert sound(llm)
+
+    def test_rewind_ends_what_runs(self, llm):
+        with Recorder(llm) as recorder:
+            running = llm.stream([5, 6, 7], FREE)
+            next(running)
+        late = llm.submit([1, 2], FREE)
+        for _ in llm.rewind(recorder.trace, 1):
+            pass
+        assert llm.output(late).finish_reason == "abort"
+        assert llm.snapshot().step == 1 and list(llm.snapshot().requests) == [0]
+        llm.run_until_idle()
+        assert sound(llm)

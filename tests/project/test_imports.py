@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kvcache": BASE | {"events"},
     "kvcache.pool": BASE,
     "scheduler": _BELOW_SCHEDULER,
-    "sim": _BELOW_SCHEDULER | {"scheduler"},
+    "sim": _BELOW_SCHEDULER | {"scheduler", "prompts"},
     **{part: _BELOW_SCHEDULER | {"scheduler", "kvcache.pool"} | RUNNER for part in RUNNER},
     # within the runner: attention < layers < models < engine
     "attention": BASE | {"kvcache.pool"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,7 +14,7 @@ from minisgl.core import SamplingParams
 from minisgl.errors import ConfigError, ModelNotFoundError, UnknownQuestionError, UnknownRequestError
 from minisgl.events import types as ev
 from minisgl.events.recorder import Recorder
-from minisgl.sim.answers import QUESTIONS, Shape, blame, explain, reservations, size
+from minisgl.sim.answers import QUESTIONS, Shape, blame, explain, hits, lens, reservations, size, verify
 from minisgl.sim.simulator import Simulator
 from minisgl.sim.workload import Arrival, Workload
 from tests.fakes import Run, expected
@@ -244,6 +245,7 @@ class TestMissed:
             run.submit(prompt, 2)
             run.play()
         assert self.parts(recorder.trace, 1) == [("given up", 0, 8), ("new", 8, 15), ("last", 15, 16)]
+        assert rows(hits(recorder.trace), "asked", "matched", "given up", "new", "last")[1] == (16, 0, 8, 7, 1)
 
     def test_naive(self):
         trace = recorded([1, 2, 3, 4], then=[[1, 2, 3, 4]], prefix_cache="naive")
@@ -526,3 +528,128 @@ class TestAnswer:
 
         for name in ("explain", "blame", "reservations", "size"):
             assert getattr(minisgl, name).__module__.startswith("minisgl.sim.answers") and name in dir(minisgl)
+
+
+class Engine:
+    """What ``size`` asks of an LLM."""
+
+    def about(self):
+        return {
+            "model": "tiny",
+            "shape": {"layers": 2, "kv_heads": 4, "head_dim": 2, "params": 1000},
+            "config": {"num_pages": 64, "page_size": 4, "dtype": "float32"},
+        }
+
+
+class TestSizeOfARun:
+    def test_its_own_pool(self):
+        answer = size(Engine(), length=10)
+        facts = answer.facts
+        assert (facts["bytes_per_token"], facts["page_bytes"]) == (2 * 2 * 4 * 2 * 4, 512)
+        assert (facts["pages"], facts["tokens"], facts["bytes"]) == (64, 256, 64 * 512)
+        assert (facts["pages_per_request"], facts["at_once"], facts["weight_bytes"]) == (3, 21, 4000)
+        assert "tiny: one token's KV takes 2 x 2 layers x 4 KV heads x 2 x 4 bytes = 128 bytes" in answer.text
+        assert "The pool of 3.05e-05 GiB has 64 pages: 256 tokens." in answer.text
+
+    def test_what_is_given_goes_first(self):
+        facts = size(Engine(), gib=1, page_size=1, dtype="float16").facts
+        assert (facts["bytes_per_token"], facts["pages"]) == (64, (1 << 30) // 64)
+        assert "They do not fit: 1 pages are missing." in size(Engine(), requests=13, length=20).text
+
+    def test_a_record(self):
+        trace = oracle()
+        with pytest.raises(ConfigError, match=r"this run \(hash\) does not say its model's shape; name a model"):
+            size(trace)
+        trace.about["shape"] = Engine().about()["shape"]
+        trace.about["config"]["dtype"] = "bfloat16"
+        assert size(trace).facts["bytes"] == 64 * 64
+
+
+class TestHits:
+    def test_known_look_ups(self):
+        trace = recorded([1, 2, 3, 4, 5, 6], then=[[1, 2, 3, 4, 9, 9, 9, 9, 9]], page_size=4)
+        answer = hits(trace)
+        columns = ("uid", "asked", "matched", "rounding", "new", "last")
+        assert rows(answer, *columns) == [(0, 6, 0, 0, 5, 1), (1, 9, 4, 0, 4, 1)]
+        assert (answer.facts["hit"], answer.facts["asked"], answer.facts["new"]) == (4, 15, 9)
+        assert answer.text.startswith("2 requests asked for 15 prompt tokens, and 4 of them (26.7%)")
+        assert (
+            "new: 9 tokens (60.0%): never computed before; most in request 0, 5 tokens (step 1, RequestAdm"
+            in answer.text
+        )
+        assert answer.picture.count("<rect") == 3
+
+    def test_evicted(self):
+        prompt = list(range(8))
+        run = Run(num_pages=16, max_seq_len=16)
+        with Recorder(run) as recorder:
+            for each in (prompt, list(range(500, 510)), prompt):
+                run.submit(each, 4)
+                run.play()
+        assert rows(hits(recorder.trace), "uid", "matched", "evicted", "last")[2] == (2, 0, 7, 1)
+
+    def test_nobody(self):
+        run = Run()
+        with Recorder(run) as recorder:
+            run.scheduler.clear_cache()
+            run.play()
+        assert hits(recorder.trace).facts["asked"] == 0
+
+
+class TestVerify:
+    def test_a_true_record(self):
+        answer = verify(oracle())
+        assert answer.facts == {"differences": 0, "steps": 16, "events": len(oracle())}
+        assert answer.text.startswith("0 differences in ") and not answer.events
+
+    def test_one_that_lies(self):
+        trace = oracle()
+        at = next(i for i, e in enumerate(trace.events) if isinstance(e, ev.AdmissionTested) and e.step == 9)
+        trace.events[at] = msgspec.structs.replace(trace.events[at], need=99)
+        answer = verify(trace)
+        assert answer.facts["differences"] == 1 and rows(answer, "step", "differences") == [(9, 1)]
+        assert "the first in step 9, AdmissionTested" in answer.text and "need: 99, 13" in answer.text
+        assert answer.to_dict()["events"] == [{"step": 9, "type": "AdmissionTested"}]
+
+
+class TestLens:
+    def test_tails_and_tables_are_arithmetic(self):
+        trace = recorded(*distinct(5, 6), max_tokens=4, num_pages=64)  # 8 and 9 tokens of KV at their ends
+        answer = lens(trace, [1, 2, 4, 8])
+        columns = ("page_size", "pages", "kept", "tail", "table", "longest")
+        assert rows(answer, *columns) == [
+            (1, 64, 17, 0, 17, 9),
+            (2, 32, 17, 1, 9, 5),
+            (4, 16, 17, 3, 5, 3),
+            (8, 8, 17, 7, 3, 2),
+        ]
+        assert answer.facts["page_size"] == 1 and answer.facts["table"] == 17
+        assert "Pages of 1 (as recorded): 0 tokens" in answer.text
+
+    def test_prefixes_lost_to_rounding(self):
+        trace = recorded([1, 2, 3, 4, 5, 6], then=[[1, 2, 3, 4, 5, 9]])
+        assert rows(lens(trace, [1, 2, 4, 8]), "found", "lost") == [(5, 0), (4, 1), (4, 1), (0, 5)]
+        assert [row["page_size"] for row in lens(trace).data.rows()] == [
+            1,
+            2,
+            4,
+            8,
+            16,
+            32,
+        ]
+
+    def test_sizes_that_cannot_be(self):
+        for sizes in ([], [0], [64]):
+            with pytest.raises(ConfigError):
+                lens(oracle(), sizes)
+
+
+def test_every_answer_is_plain_data_as_well():
+    trace = oracle()
+    answers = [explain(trace, question, 4) for question in QUESTIONS]
+    answers += [blame(trace, 4), reservations(trace), hits(trace), lens(trace), verify(trace), size("Qwen3-4B", gib=1)]
+    for answer in answers:
+        plain = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+        assert plain["sentences"] == answer.sentences and plain["question"] == answer.question
+        assert len(plain["rows"]) == len(answer.data) and list(plain["columns"]) == list(answer.data)
+        assert set(plain["facts"]) == set(answer.facts)

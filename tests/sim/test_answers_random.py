@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minisgl.core import pages_for
 from minisgl.events import types as ev
-from minisgl.sim.answers import blame, explain, reservations
+from minisgl.sim.answers import blame, explain, hits, reservations
 from minisgl.sim.answers.blaming import _admitted
 from minisgl.sim.answers.books import Books
+from minisgl.sim.answers.missed import LOOKS
 from tests.events.runs import record, traces
 
 EXAMPLES = 50
@@ -37,6 +40,8 @@ def test_books(trace):
             # a test in a mixed batch also counts the pages that those who decode beside it take unpromised
             beside = phase == "mixed" and e.reserved - sum(books.promised.values())
             assert sum(books.promised.values()) + max(0, beside) == e.reserved
+        elif isinstance(e, ev.SettingsChanged):
+            phase = dict(zip(e.names, e.values, strict=True)).get("phase", phase)
         elif isinstance(e, ev.StepFinished):
             snap = trace.at(e.step)
             assert books.waiting == list(snap.queue)
@@ -190,3 +195,23 @@ def test_blame(trace):
         assert e.uid not in answer.data.left_out.tolist()
         for row in answer.data.rows():
             assert row["admitted_step"] == e.step - row["steps_earlier"] > 0
+
+
+def test_hits_are_the_sum_of_every_single_look_up():
+    saw: Counter[str] = Counter()
+
+    @settings(max_examples=EXAMPLES * 4)
+    @given(traces)
+    def check(trace):
+        answer = hits(trace)
+        assert answer.facts["asked"] == trace.figures.prompt_tokens
+        assert answer.facts["hit"] == trace.figures.cached_tokens
+        for row in answer.data.rows():
+            one = explain(trace, "why missed", row["uid"]).facts
+            assert {cause: row[cause] for cause in LOOKS} == {cause: one[cause] for cause in LOOKS}, row["uid"]
+            assert row["asked"] == one["prompt"] == sum(row[cause] for cause in LOOKS)
+        saw.update(cause for cause in LOOKS if answer.facts[cause])
+        json.dumps(answer.to_dict(), allow_nan=False)
+
+    check()
+    assert set(saw) >= set(LOOKS) - {"evicted", "given up"}, saw  # rare here; test_answers has them

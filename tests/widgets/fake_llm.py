@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from minisgl.config import EngineConfig
 from minisgl.core import SamplingParams
 from minisgl.errors import RequestError
 from minisgl.events import Snapshot, StepFinished, Subscription
+from minisgl.events.trace import Trace
+from minisgl.sim.rewind import rewound, steps_up_to
 from tests.fakes import Run
 
 ORACLE = [[100 * i + j for j in range(n)] for i, n in enumerate((5, 5, 4, 15, 5), 1)]  # prompts of the admission oracle
@@ -23,10 +25,13 @@ class FakeLLM:
 
     def __init__(self, **settings: Any) -> None:
         self.core = Run(record=False, **settings)
-        self.config: EngineConfig = self.core.config
         self.lock = threading.RLock()
         self.stepping_threads: set[str] = set()
         self.before_step: Callable[[], None] = lambda: None
+
+    @property
+    def config(self) -> EngineConfig:
+        return self.core.scheduler.config
 
     def encode(self, text: str) -> list[int]:
         try:
@@ -52,6 +57,16 @@ class FakeLLM:
         while self.step() is not None:
             pass
         return uids
+
+    def change(self, **settings: Any) -> None:
+        self.core.scheduler.change(**settings)
+
+    def rewind(self, trace: Trace, step: int) -> Iterator[StepFinished]:
+        with self.lock:
+            steps = steps_up_to(trace, step)
+            scheduler, coming = rewound(self.core.scheduler, trace)
+            self.core.scheduler = scheduler
+        return (done for each in coming[:steps] if (done := each.feed(scheduler, self.core.executor.now())))
 
     def abort(self, uid: int) -> None:
         self.core.scheduler.abort(uid)

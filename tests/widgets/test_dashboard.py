@@ -11,11 +11,15 @@ import pytest
 pytest.importorskip("anywidget", reason="the widgets need the extra [lab]")
 
 from minisgl.core import SamplingParams
-from minisgl.errors import LedgerError, TraceError
+from minisgl.errors import ConditionError, FixedSettingError, ForkError, LedgerError, TraceError
+from minisgl.events import RequestArrived, SettingsChanged
 from minisgl.events.recorder import Recorder
 from minisgl.events.trace import Trace
+from minisgl.events.until import Until
+from minisgl.sim.answers import verify
 from minisgl.sim.replay import replay
 from minisgl_widgets import Dashboard, Stage
+from minisgl_widgets.controls import every_widget
 from tests.widgets.browser import Browser, through_json, until
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
 
@@ -25,7 +29,7 @@ def make(llm: FakeLLM | None = None, **keywords) -> Dashboard:
 
 
 def click(dash: Dashboard, label: str) -> None:
-    button = next(b for b in dash._rows[1].children if getattr(b, "description", "") == label)
+    button = next(b for b in dash._controls.rows[1].children if getattr(b, "description", "") == label)
     button.click()
 
 
@@ -52,9 +56,9 @@ def test_the_methods_give_the_admission_oracle() -> None:
     assert numbers(dash, 7) == (1, 11, 4)
     end = dash.run()
     assert (end.step, numbers(dash, 9), numbers(dash, 16)) == (16, (0, 59, 7), (0, 64, 0))
-    assert "<b>idle</b> after step 16 · 0 running, 0 waiting<" in dash._status.value
-    assert "free=64" in dash._status.value  # the rest is in its tooltip
-    assert dash._error.value == ""
+    assert "<b>idle</b> after step 16 · 0 running, 0 waiting · replay: 0 differences<" in dash._controls.status.value
+    assert "free=64" in dash._controls.status.value  # the rest is in its tooltip
+    assert dash._controls.error.value == ""
     assert dash.llm.stepping_threads == {"minisgl-dashboard"}
     assert dash.trace.at(9) == dash.at(9)
     with pytest.raises(TraceError, match="steps 0 to 16"):
@@ -66,14 +70,14 @@ def test_clicks_do_the_same() -> None:
     click(dash, "Step")
     settle(dash)
     said = "<b>paused</b> after step 1 · 4 running, 1 waiting · 5 prompts submitted<"
-    assert dash.history.last == 1 and said in dash._status.value
+    assert dash.history.last == 1 and said in dash._controls.status.value
     click(dash, "Run")
     settle(dash)
     assert dash.history.last == 16 and numbers(dash, 16) == (0, 64, 0)
     click(dash, "Add")
     settle(dash)
-    assert dash.history.last == 16 and "<b>paused</b> after step 16" in dash._status.value
-    assert "5 prompts added; they take effect in the next step<" in dash._status.value
+    assert dash.history.last == 16 and "<b>paused</b> after step 16" in dash._controls.status.value
+    assert "5 prompts added; they take effect in the next step<" in dash._controls.status.value
     click(dash, "Run")  # goes on with what was added, and does not submit the box again
     settle(dash)
     assert len(dash.at(dash.history.last).requests) == 10
@@ -81,8 +85,8 @@ def test_clicks_do_the_same() -> None:
 
 def test_the_box_takes_texts_and_token_ids_and_leaves_empty_lines_out() -> None:
     dash = make(prompts=["w1 w2 w3"])
-    dash._prompts.value = "w1 w2 w3\n\n   \n[7, 8]\n"
-    dash._max_tokens.value = 2
+    dash._controls.prompts.value = "w1 w2 w3\n\n   \n[7, 8]\n"
+    dash._controls.max_tokens.value = 2
     requests = dash.run().requests
     assert [(r.prompt, len(r.output)) for r in requests.values()] == [((1, 2, 3), 2), ((7, 8), 2)]
     assert dash.texts[7] == " w7"
@@ -98,10 +102,10 @@ def test_refused_prompts_are_shown_with_their_numbers_and_the_rest_runs() -> Non
         ["prompt 4", "PromptTooLongError"],
         ["prompt 5", "RequestError"],
     ]
-    assert "128 tokens" in dash._error.value and "1000" in dash._error.value
+    assert "128 tokens" in dash._controls.error.value and "1000" in dash._controls.error.value
     assert [r.reason for r in end.requests.values()] == ["length", "error", "error", "error", "length"]
     dash.run([[1]])
-    assert dash.errors == [] and dash._error.value == ""
+    assert dash.errors == [] and dash._controls.error.value == ""
 
 
 def test_equal_refusals_are_shown_once() -> None:
@@ -111,24 +115,24 @@ def test_equal_refusals_are_shown_once() -> None:
         "prompts 2, 4, 6: EmptyPromptError:",
         "prompt 5: TokenOutOfVocabularyErro",
     ]
-    assert "2 of 6 prompts added; they take effect in the next step<" in dash._status.value
+    assert "2 of 6 prompts added; they take effect in the next step<" in dash._controls.status.value
     dash.add([[1]])
-    assert "1 prompt added; it takes effect in the next step<" in dash._status.value and dash.errors == []
+    assert "1 prompt added; it takes effect in the next step<" in dash._controls.status.value and dash.errors == []
 
 
 def test_bad_parameters_are_shown() -> None:
     dash = make()
-    dash._max_tokens.value = 0
+    dash._controls.max_tokens.value = 0
     click(dash, "Run")
     settle(dash)
     rule = "SamplingParamsError: max_tokens=0: must be an integer of at least 1"
-    assert dash.errors == [f"prompts 1-5: {rule}"] and rule in dash._error.value
-    assert "0 of 5 prompts submitted" in dash._status.value
+    assert dash.errors == [f"prompts 1-5: {rule}"] and rule in dash._controls.error.value
+    assert "0 of 5 prompts submitted" in dash._controls.status.value
     dash.run([[1, 2]], SamplingParams(temperature=float("nan")))
-    assert "temperature=nan" in dash._error.value
-    dash._prompts.value = "<b>\n"
+    assert "temperature=nan" in dash._controls.error.value
+    dash._controls.prompts.value = "<b>\n"
     dash.run()
-    assert "<b>'" not in dash._error.value and "&lt;b&gt;" in dash._error.value
+    assert "<b>'" not in dash._controls.error.value and "&lt;b&gt;" in dash._controls.error.value
 
 
 def test_pause_and_go_on() -> None:
@@ -137,7 +141,7 @@ def test_pause_and_go_on() -> None:
     until(lambda: dash.history.last > 3)
     at = dash.pause().step
     assert 3 < at < 1000
-    assert dash.history.last == at and "<b>paused</b>" in dash._status.value
+    assert dash.history.last == at and "<b>paused</b>" in dash._controls.status.value
     assert dash.run().step == 1000
 
 
@@ -146,7 +150,9 @@ def test_the_speed_slider_paces_the_run() -> None:
     click(dash, "Run")
     until(lambda: dash.history.last >= 1)
     assert dash._thread._next_step > 0
-    dash._speed.index = len(dash._speed.options) - 1  # to the top: the pause of a second that has begun ends
+    dash._controls.speed.index = (
+        len(dash._controls.speed.options) - 1
+    )  # to the top: the pause of a second that has begun ends
     until(lambda: dash.history.last > 50)
     dash.pause()
 
@@ -156,7 +162,7 @@ def test_a_broken_forward_is_shown_and_the_next_run_works() -> None:
     dash.llm.core.executor.fail_at = 3
     dash.run()
     assert dash.errors == ["request 3 ended with RuntimeError: the device is gone"]
-    assert "the device is gone" in dash._error.value and dash._thread.alive
+    assert "the device is gone" in dash._controls.error.value and dash._thread.alive
     dash.llm.core.executor.fail_at = None
     assert dash.run().counters["free_pages"] == 64
     assert dash.errors == []
@@ -172,7 +178,7 @@ def test_nothing_kills_the_thread(error: BaseException) -> None:
     dash.llm.before_step = broken
     click(dash, "Run")
     settle(dash)
-    assert type(error).__name__ in dash._error.value and str(error) in dash._error.value
+    assert type(error).__name__ in dash._controls.error.value and str(error) in dash._controls.error.value
     dash.llm.before_step = lambda: None
     assert dash.run().step == 16
 
@@ -197,7 +203,7 @@ def test_other_cells_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     llm.generate(ORACLE, ORACLE_PARAMS)
     assert dash.history.last == 16 and "step=16" in repr(dash)
     until(lambda: len(browser.deltas) == 16)
-    until(lambda: "<b>idle</b> after step 16" in dash._status.value)
+    until(lambda: "<b>idle</b> after step 16" in dash._controls.status.value)
     assert llm.stepping_threads == {threading.current_thread().name}
 
 
@@ -239,13 +245,35 @@ def test_a_browser_that_lost_something_gets_the_record_again(monkeypatch: pytest
         assert browser.at(step) == through_json(dash.at(step))
 
 
-def test_running_the_cell_again_replaces_the_dashboard() -> None:
+def test_another_dashboard_takes_over_and_the_first_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     llm = FakeLLM()
-    first = make(llm)
-    first.run()
+    first = make(llm, speed=50)
+    browser = Browser(first.stage, monkeypatch)
+    first.run(wait=False)
+    until(lambda: first.history.last > 2)
     second = make(llm)
+    at = first.history.last
     assert not first._thread.alive and second._thread.alive
-    assert first.stage.comm is None and second.stage.comm is not None
+    assert "closed: another dashboard watches this engine" in first._controls.status.value
+    assert f"steps 0 to {at}" in first._controls.status.value
+    boxes = [w for row in first._controls.rows for w in every_widget(row) if w.has_trait("disabled")]
+    assert len(boxes) > 15 and all(w.disabled for w in boxes)
+    second.run()
+    assert first.history.last == at  # it listens no more, and everything that it has was sent
+    assert [browser.at(step) for step in range(at + 1)] == [through_json(first.at(step)) for step in range(at + 1)]
+    first.stage._handle_custom_msg({"kind": "resync"}, [])  # a browser that comes late
+    assert len(browser.deltas) == at
+    with pytest.raises(RuntimeError, match="closed"):
+        first.run()
+    first.retire()
+    first.close()
+    assert first.stage.comm is None and second._thread.alive
+
+
+def test_each_engine_has_a_dashboard_of_its_own() -> None:
+    llm = FakeLLM()
+    make(llm).run()
+    second = make(llm)
     assert second.history.first == 16 and second.run().step > 16
     other = make(FakeLLM())
     assert second._thread.alive and other._thread.alive
@@ -337,7 +365,7 @@ def test_what_a_notebook_stores_has_the_numbers() -> None:
 def test_a_dashboard_is_live_and_says_its_speeds() -> None:
     dash = make(speed=3)
     assert dash.stage.live
-    assert [label for label, _ in dash._speed.options][:3] == ["1 step/s", "2 steps/s", "3 steps/s"]
+    assert [label for label, _ in dash._controls.speed.options][:3] == ["1 step/s", "2 steps/s", "3 steps/s"]
 
 
 def test_save_html(tmp_path) -> None:
@@ -345,3 +373,164 @@ def test_save_html(tmp_path) -> None:
     dash.run()
     page = dash.save_html(tmp_path / "run.html").read_text("utf-8")
     assert "five prompts" in page and "16 steps" in page
+
+
+def click_in(dash: Dashboard, row: int, label: str) -> None:
+    next(b for b in dash._controls.rows[row].children if getattr(b, "description", "") == label).click()
+    settle(dash)
+
+
+def test_run_until() -> None:
+    dash = make()
+    assert dash.run(until="finish of request 2").step == 8
+    assert dash.stopped == dash.trace.find("finish of request 2")
+    assert (
+        "<b>paused</b>" in dash._controls.status.value
+        and "stopped at finish of request 2 (step 8, Req" in dash._controls.status.value
+    )
+    assert dash.run(until=lambda e: e.step == 12).step == 12 and dash.stopped.step == 12
+    assert dash.run(until="eviction").step == 16 and dash.stopped is None
+    assert "<b>idle</b>" in dash._controls.status.value and "stopped" not in dash._controls.status.value
+    with pytest.raises(ConditionError, match="free < 8"):
+        dash.run(until="pages < 3")
+    assert "ConditionError" in dash._controls.error.value and dash.history.last == 16  # and nothing was submitted
+    with pytest.raises(ZeroDivisionError):
+        dash.run(until=lambda e: 1 / 0)
+    assert dash.history.last == 17 and "ZeroDivisionError" in dash._controls.error.value
+    assert dash.run().counters["running"] == 0
+
+
+def test_the_list_beside_run() -> None:
+    llm = FakeLLM(prefix_cache="naive", check=False)
+    dash = make(llm)
+    choices = dict(dash._controls.until.choice.options)
+    assert dash._controls.until.condition is None and dash._controls.until.number.disabled
+    for condition in choices.values():
+        if condition:
+            Until(condition.replace("{n}", "3"))  # all of them can be read
+    dash._controls.until.choice.value = choices["free pages < n"]
+    dash._controls.until.number.value = 20
+    assert not dash._controls.until.number.disabled
+    click(dash, "Run")
+    settle(dash)
+    first = dash.trace.find("free < 20")
+    assert dash.history.last == first.step and dash.stopped == first
+    kinds = len(llm.core.scheduler.bus._listeners)
+    dash._controls.until.choice.value = ""
+    click(dash, "Run")
+    settle(dash)
+    assert dash.history.last == 16
+    assert len(llm.core.scheduler.bus._listeners) == kinds  # the breakpoint listens no more
+    assert all(len(fns) == 1 for fns in llm.core.scheduler.bus._listeners.values())
+
+
+def test_fork_goes_back_and_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    dash = make(max_tokens=6)
+    browser = Browser(dash.stage, monkeypatch)
+    dash.run()
+    was = dash.trace
+    assert dash.fork(3).step == 3
+    assert "forked after step 3, which was computed again" in dash._controls.status.value and dash.errors == []
+    assert "<b>paused</b>" in dash._controls.status.value
+    assert dash.before.diff(was) is not None and not len(dash.before.diff(was))
+    assert browser.at(3) == through_json(dash.at(3)) and len(browser.deltas) == 3
+    uids = dash.add([[7, 7, 7]])
+    assert uids == [5]
+    end = dash.run()
+    assert len(end.requests) == 6 and end.differences(dash.llm.snapshot()) == []
+    parts = was.diff(dash.trace)
+    assert parts.first.step == 4 and isinstance(parts.first.other, RequestArrived)
+    assert dash.trace.check() == [] and "replay: 0 differences" in dash._controls.status.value
+    assert dash.fork(0).step == 0 and dash.run([[1, 2]]).counters["free_pages"] == 64
+
+
+def test_fork_from_where_the_browser_stands() -> None:
+    dash = make()
+    dash.run()
+    dash.stage._handle_custom_msg({"kind": "looked", "step": 5, "selection": None}, [])
+    click_in(dash, 2, "Fork from here")
+    assert dash.history.last == 5 and "<b>paused</b>" in dash._controls.status.value
+    click_in(dash, 2, "Fork from here")  # nobody has moved since: where it stands
+    assert dash.history.last == 5
+    dash.change(order="shortest")
+    assert dash.llm.config.order == "fcfs"
+    dash.run()
+    assert dash.llm.config.order == "shortest" and dash._controls.settings.controls["order"].value == "shortest"
+    dash.fork(2)
+    assert dash._controls.settings.controls["order"].value == "fcfs"
+
+
+def test_requests_that_came_later_are_left_out() -> None:
+    dash = make()
+    dash.step(2)
+    dash.add([[1], [2]])
+    dash.run()
+    assert len(dash.fork(2).requests) == 5
+    assert "what came later is left out: 2 requests" in dash._controls.status.value
+    assert dash.run().counters["running"] == 0
+
+
+def test_a_fork_goes_through_the_times_in_which_nothing_was_to_do() -> None:
+    dash = make()
+    for prompt in ([1, 2], [3, 4], [5, 6]):
+        dash.run([prompt])
+    assert dash.history.last == 24
+    assert dash.fork(20).step == 20 and dash.errors == []
+    assert dash.run(prompts=[]).step == 24 and dash.errors == ["no prompts: write one per line into the box"]
+
+
+def test_a_fork_that_cannot_be_says_what_to_do() -> None:
+    llm = FakeLLM()
+    llm.submit([1, 2, 3], ORACLE_PARAMS)
+    llm.step()
+    dash = make(llm)
+    dash.run([[4, 5]])
+    with pytest.raises(ForkError, match="had begun before the record did"):
+        dash.fork(2)
+    assert "ForkError" in dash._controls.error.value
+    with pytest.raises(TraceError, match="steps 1 to"):
+        dash.fork(99)
+    assert dash.run([[4, 5]]).counters["running"] == 0  # it goes on
+
+
+def test_a_rerun_that_differs_is_shown() -> None:
+    dash = make(FakeLLM(poison=False, check=False))
+    dash.run([[1, 2, 3]])
+    dash.llm.core.executor.fail_at, dash.llm.core.executor.fail_in = 2, "collect"  # the device is not what it was
+    dash.fork(4)
+    assert "the same steps came out differently: step 2" in dash.errors[0]
+
+
+def test_settings_are_chosen_from_lists() -> None:
+    dash = make()
+    dash.step()
+    dash._controls.settings.controls["phase"].value = "mixed"
+    settle(dash)
+    assert "phase=mixed from the next step on" in dash._controls.status.value
+    dash.run()
+    assert dash.trace.find(lambda e: isinstance(e, SettingsChanged)).values == ("mixed",)
+    dash.llm.change(admission=0.25)  # from another cell
+    dash.llm.step()
+    assert dash._controls.settings.controls["admission"].value == 0.25
+    with pytest.raises(FixedSettingError, match="whatif"):
+        dash.change(num_pages=3)
+    assert dash.verify() == "replay: 0 differences"
+
+
+def test_a_record_that_does_not_equal_its_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    dash = make()
+    dash.step()
+    assert "replay" not in dash._controls.status.value  # only when a run is over
+    monkeypatch.setattr(dash.llm.core.scheduler.prefill, "share", 0.5)  # behind its back
+    dash.run()
+    assert "replay: " in dash._controls.status.value and "differences ✕" in dash._controls.status.value
+    assert verify(dash.trace).facts["differences"] > 0
+
+
+def test_long_runs_are_verified_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minisgl_widgets.dashboard.PROVEN", 10)
+    dash = make()
+    dash.run()
+    assert "replay" not in dash._controls.status.value
+    click_in(dash, 2, "Verify")
+    assert "replay: 0 differences" in dash._controls.status.value

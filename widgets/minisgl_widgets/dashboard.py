@@ -1,12 +1,10 @@
-"""Dashboard: prompts in, Run, Step, Pause, and the views of what the engine does with its memory meanwhile."""
+"""Dashboard: prompts in, Run, Step, Pause, Fork, and the views of what the engine does with its memory meanwhile."""
 
 from __future__ import annotations
 
 import atexit
-import json
-import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from html import escape
@@ -21,10 +19,12 @@ from minisgl.events.history import History
 from minisgl.events.recorder import origin
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.trace import Trace
-from minisgl.events.types import Event, RequestFinished, StepFinished
+from minisgl.events.types import Event, RequestArrived, RequestFinished, SettingsChanged, StepFinished
+from minisgl.events.until import Condition, Watch, reason
 from minisgl.events.words import count
 from minisgl.events.words import pages as runs
-from minisgl_widgets import palette
+from minisgl.sim.answers import verify
+from minisgl_widgets.controls import Controls, Prompt, every_widget
 from minisgl_widgets.engine_thread import EngineThread
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
@@ -35,12 +35,7 @@ from minisgl_widgets.static_views import summary
 if TYPE_CHECKING:
     from minisgl.llm import LLM
 
-Prompt = str | Sequence[int]
-
-SPEEDS = (1, 2, 5, 10, 20, 50)  # steps per second; the slider's top has no limit
-
-ALERT = f"color: var(--jp-error-color0, {palette.BAD}); font-weight: bold; line-height: 1.5"
-ONE_LINE = "overflow: hidden; white-space: nowrap; text-overflow: ellipsis"
+PROVEN = 2_000  # steps at most whose record is verified by itself after a run: a fifth of a second
 
 _open: weakref.WeakValueDictionary[int, Dashboard] = weakref.WeakValueDictionary()  # by the id of the LLM they hold
 
@@ -48,8 +43,13 @@ _open: weakref.WeakValueDictionary[int, Dashboard] = weakref.WeakValueDictionary
 class Dashboard(W.VBox):
     """A window on a running engine. Show it as a cell's last expression; the same LLM has one at a time.
 
-    Everything a click does, a method does as well: :meth:`run`, :meth:`step`, :meth:`pause`, :meth:`add`; they wait,
-    so that the next line sees the result. What other cells do with the LLM is followed too.
+    Everything a click does, a method does as well: :meth:`run`, :meth:`step`, :meth:`pause`, :meth:`add`, :meth:`fork`,
+    :meth:`change`, :meth:`verify`; they wait, so that the next line sees the result. What other cells do with the LLM
+    is followed too. Of an older dashboard of the same LLM the views stay, to be scrubbed, and the controls are off.
+
+    Attributes:
+        stopped: the event that ended the last run "until" it happened; None if nothing did.
+        before: the run that the last fork took up again, as it was; None if there was none.
 
     Args:
         llm: the engine to drive and to watch.
@@ -69,122 +69,115 @@ class Dashboard(W.VBox):
         speed: float | None = None,
         title: str = "",
     ) -> None:
-        before = _open.pop(id(llm), None)
-        if before is not None:
-            before.close()
+        older = _open.pop(id(llm), None)
+        if older is not None:
+            older.retire()
         self.llm = llm
+        self.stopped: Event | None = None
+        self.before: Trace | None = None
         self._refused: dict[str, list[int]] = {}  # why prompts of the last submission cannot be served -> their numbers
         self._failure = ""  # what stopped the last run, or a request in it
         self._note = ""
         self._elsewhere = False  # somebody else stepped the engine since the last frame
-        self._closed = False
-
+        self._closed = self._retired = False
+        self._again: Iterator[StepFinished] = iter(())  # steps of a fork that are taken as they were ...
+        self._left = 0  # ... and how many of them
+        self._proof: tuple[int, str] | None = None  # up to which step the record was verified, and what came of it
+        self._looked_at: int | None = None  # the step that a browser shows, if somebody has moved there
+        self._thread = EngineThread(self._take, self._show, self._failed, lambda: self.stage.due_in())
         with llm.lock:  # no step may fall between the keyframe and the first event
-            checkpoint = llm.checkpoint()  # nothing is in flight after it
-            keyframe = llm.snapshot().to_dict()
-            feed = Feed(keyframe, llm.token_text, title or llm.model_name, origin(llm), checkpoint)
-            self._feed = feed
-            self._thread = EngineThread(llm.step, self._show, self._failed, lambda: self.stage.due_in())
-            self._subscription = llm.on(None, self._listen)
-        self.stage = Stage(feed, live=True, on_request=self._resync)
-        self._build(prompts, max_tokens, temperature, ignore_eos, speed)
-        super().__init__([*self._rows, self.stage])
-        self._thread.set_rate(self._speed.value)
+            self._feed = self._fed(title or llm.model_name)
+        self.stage = Stage(self._feed, live=True, on_request=self._resync)
+        self.stage.session.observe(self._looked)
+        acts = {
+            "Run": lambda: self._start(None, self._controls.form(), until=self._controls.until.condition),
+            "Step": lambda: self._start(1, self._controls.form()),
+            "Pause": self._halt,
+            "Add": lambda: self._submit_later(*self._controls.form()),
+            "Fork from here": lambda: self._fork(None),
+            "Verify": lambda: self._thread.put(self._prove_and_show),
+        }
+        fields = (prompts, max_tokens, temperature, ignore_eos, speed)
+        self._controls: Controls = Controls(llm.config, acts, self._change, self._set_rate, *fields)
+        super().__init__([*self._controls.rows, self.stage])
+        self._thread.set_rate(self._controls.speed.value)
         self._show()
         _open[id(llm)] = self
         self._thread.start()
 
+    def _fed(self, title: str) -> Feed:
+        """A feed of all that happens from now on. The engine's lock is held."""
+        llm = self.llm
+        checkpoint = llm.checkpoint()  # nothing is in flight after it
+        keyframe = llm.snapshot().to_dict()
+        feed = Feed(keyframe, llm.token_text, title, origin(llm), checkpoint)
+        self._subscription = llm.on(None, lambda event: self._listen(feed, event))
+        return feed
+
     # -- controls ------------------------------------------------------------------------------------------------------
-
-    def _build(
-        self, prompts: Sequence[Prompt], max_tokens: int, temperature: float, ignore_eos: bool, speed: float | None
-    ) -> None:
-        """Make the widgets. The browser writes the fields, the thread writes the two lines; none has two writers."""
-        self._prompts = W.Textarea(
-            "\n".join(p if isinstance(p, str) else json.dumps(list(p)) for p in prompts),
-            rows=max(3, min(8, len(prompts))),
-            layout=W.Layout(width="auto", flex="1 1 auto"),
-            tooltip="One prompt per line; a line like [1, 2, 3] is token ids; empty lines are left out.",
-        )
-        narrow = {"layout": W.Layout(width="190px"), "style": {"description_width": "100px"}}
-        self._max_tokens = W.IntText(max_tokens, description="max_tokens", tooltip="new tokens at most", **narrow)
-        self._temperature = W.FloatText(
-            temperature, description="temperature", step=0.1, tooltip="0: always the most probable token", **narrow
-        )
-        self._ignore_eos = W.Checkbox(
-            ignore_eos, description="ignore_eos", indent=False, tooltip="do not stop at the model's end tokens"
-        )
-        options = [*((f"{s} step{'' if s == 1 else 's'}/s", s) for s in sorted({*SPEEDS, *([speed] if speed else [])}))]
-        self._speed = W.SelectionSlider(
-            options=[*options, ("as fast as it goes", math.inf)],
-            value=speed or math.inf,
-            description="speed",
-            continuous_update=False,
-            layout=W.Layout(width="340px"),
-            style={"description_width": "45px"},
-        )
-        self._speed.observe(self._speed_moved, "value")
-
-        def button(label: str, icon: str, style: str, tooltip: str, act: Callable[[], Any]) -> W.Button:
-            made = W.Button(description=label, icon=icon, button_style=style, tooltip=tooltip, layout={"width": "90px"})
-            made.on_click(lambda _: act())
-            return made
-
-        buttons = [
-            button(
-                "Run",
-                "play",
-                "primary",
-                "Idle: submit the prompts in the box, then step until all are done. Otherwise: go on.",
-                lambda: self._start(None, self._form()),
-            ),
-            button(
-                "Step",
-                "step-forward",
-                "",
-                "One step of the engine. If it is idle, the prompts in the box are submitted first.",
-                lambda: self._start(1, self._form()),
-            ),
-            button("Pause", "pause", "", "Stop after the step at hand; Run or Step goes on from there.", self._halt),
-            button(
-                "Add",
-                "plus",
-                "",
-                "Submit the prompts in the box without running; they take effect in the next step.",
-                lambda: self._submit_later(*self._form()),
-            ),
-        ]
-        # both keep their height, so that the views do not move when there is more to say
-        self._status = W.HTML(layout=W.Layout(margin="0", height="28px", overflow="hidden"))
-        self._error = W.HTML(layout=W.Layout(margin="0", height="44px", overflow="auto"))
-        fields = W.VBox([self._max_tokens, self._temperature, self._ignore_eos])
-        controls = W.HBox([*buttons, self._speed], layout=W.Layout(flex_flow="row wrap", align_items="center"))
-        self._rows = [W.HBox([self._prompts, fields]), controls, self._status, self._error]
-
-    def _form(self) -> tuple[list[Prompt], SamplingParams]:
-        """What the fields say now: prompts, one per line, and the parameters for all of them."""
-        params = SamplingParams(
-            max_tokens=self._max_tokens.value,
-            temperature=self._temperature.value,
-            ignore_eos=self._ignore_eos.value,
-        )
-        return [read_prompt(line) for line in self._prompts.value.splitlines() if line.strip()], params
 
     # Callbacks come on any thread, so all they do is to hand a job to the engine thread.
 
     def _resync(self) -> None:
-        self._thread.put(self.stage.resync)
+        if self._retired:  # no thread writes any more
+            self.stage.resync()
+        else:
+            self._thread.put(self.stage.resync)
 
-    def _speed_moved(self, change: Any) -> None:
-        self._thread.put(lambda: self._thread.set_rate(change["new"]))
+    def _looked(self, session: Any) -> None:
+        self._looked_at = session.step
+
+    def _set_rate(self, rate: float) -> None:
+        self._thread.put(lambda: self._thread.set_rate(rate))
 
     def _start(
-        self, steps: int | None, form: tuple[list[Prompt], SamplingParams] | None, always: bool = False
+        self,
+        steps: int | None,
+        form: tuple[list[Prompt], SamplingParams] | None,
+        always: bool = False,
+        until: Condition | None = None,
     ) -> Future:
         def job() -> tuple[list[int], Future]:
             self._failure = self._note = ""
+            self.stopped = None
+            watch = None if until is None else Watch(self.llm.on, until)
             uids = self._submit(*form) if form and (always or self.llm.idle) else []
-            return uids, self._thread.go(steps)
+            if watch is None:
+                return uids, self._thread.go(steps)
+            ended = self._thread.go(steps, lambda: self._enough(watch))
+            ended.add_done_callback(lambda _: watch.close())
+            return uids, ended
+
+        return self._thread.put(job)
+
+    def _change(self, **settings: Any) -> Future:
+        def job() -> None:
+            self.llm.change(**settings)
+            said = ", ".join(f"{name}={value}" for name, value in settings.items())
+            self._note = f"{said} from the next step on"
+            self._show()
+
+        return self._thread.put(job)
+
+    def _fork(self, step: int | None) -> Future:
+        def job() -> Future:
+            self._failure = self._note = ""
+            self._refused = {}
+            trace = self.trace
+            last = trace.history.last
+            to = self._looked_at if step is None else step
+            to = last if to is None else to
+            with self.llm.lock:
+                self._again, self._left = self.llm.rewind(trace, to), to - trace.history.first
+                self._subscription.close()
+                self._feed = self._fed(self._feed.title)
+            self.before, self._looked_at = trace, None
+            self.stage.begin_again(self._feed)
+            self._controls.settings.show(self.llm.config)
+            later = sum(e.step > to for e in trace.of(RequestArrived))
+            left = f"; what came later is left out: {count(later, 'request')}" if later else ""
+            self._note = f"forked after step {to}, which was computed again{left}"
+            return self._thread.go(self._left, lambda: self._there(trace, to))
 
         return self._thread.put(job)
 
@@ -203,6 +196,44 @@ class Dashboard(W.VBox):
         return self._thread.put(job)
 
     # -- on the engine thread ------------------------------------------------------------------------------------------
+
+    def _take(self) -> StepFinished | None:
+        """The next step: as it was, as long as a fork is on its way to where it begins."""
+        if not self._left:
+            return self.llm.step()
+        done = next(self._again, None)
+        self._left = self._left - 1 if done else 0
+        return done
+
+    def _enough(self, watch: Watch) -> bool:
+        """Has it happened? What the condition itself raises ends the run like any other failure."""
+        if watch.error is not None:
+            raise watch.error
+        if watch.event is not None:
+            self.stopped = watch.event
+            self._note = f"stopped at {reason(watch.until.condition, watch.event)}"
+        return watch.event is not None
+
+    def _there(self, before: Trace, step: int) -> bool:
+        """Has a fork come to where it begins? Then what was computed again is compared."""
+        if self._left:
+            return False
+        events = [e for e in before.events if e.step <= step]
+        diff = Trace(before.keyframe, events, before.texts, about=before.about).diff(self.trace)
+        if diff.first is not None:
+            self._failure = f"the same steps came out differently: {' '.join(str(diff.first).split())}"
+        return True
+
+    def _prove(self) -> None:
+        """Run the record again, and keep what came of it."""
+        trace = self.trace
+        facts = verify(trace).facts
+        n = facts["differences"]
+        self._proof = trace.history.last, "replay: 0 differences" if not n else f"replay: {count(n, 'difference')} ✕"
+
+    def _prove_and_show(self) -> None:
+        self._prove()
+        self._show()
 
     def _submit(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[int]:
         """Submit what can be served; the rest is shown, each with its own reason."""
@@ -227,12 +258,16 @@ class Dashboard(W.VBox):
             state = "run by another cell"
         self._elsewhere = False
         now = self.at(self.history.last)
+        if state == "idle" and 0 < self.history.last - self.history.first <= PROVEN and not self._proven(now.step):
+            self._prove()
         requests = f"{now.counters['running']} running, {now.counters['waiting']} waiting"
-        said = " · ".join([f" after step {now.step}", requests, *([self._note] if self._note else [])])
-        whole = escape(f"{state}{said} ({summary(now)})")
-        self._status.value = f'<div role="status" style="{ONE_LINE}" title="{whole}"><b>{state}</b>{escape(said)}</div>'
-        lines = "<br>".join(f"✕ {escape(line)}" for line in self.errors)
-        self._error.value = f'<div role="alert" style="{ALERT}">{lines}</div>' if lines else ""
+        proof = [self._proof[1]] if self._proof and self._proven(now.step) else []
+        said = " · ".join([f" after step {now.step}", requests, *proof, *([self._note] if self._note else [])])
+        title = f"{state}{said} ({summary(now)})"
+        self._controls.say(f"<b>{state}</b>{escape(said)}", title, self.errors)
+
+    def _proven(self, step: int) -> bool:
+        return self._proof is not None and self._proof[0] == step
 
     def _failed(self, error: BaseException) -> None:
         self._failure = f"stopped by {type(error).__name__}: {error}"
@@ -245,38 +280,81 @@ class Dashboard(W.VBox):
 
     # -- on the thread that steps --------------------------------------------------------------------------------------
 
-    def _listen(self, event: Event) -> None:
-        self._feed.put(event)
+    def _listen(self, feed: Feed, event: Event) -> None:
+        feed.put(event)
         if isinstance(event, RequestFinished) and event.error:
             self._failure = f"request {event.uid} ended with {event.error}"
         if isinstance(event, StepFinished) and not self._thread.here:
             self._elsewhere = True
             self._thread.wake()
+        if isinstance(event, SettingsChanged):
+            self._controls.settings.show(self.llm.config)
 
     # -- by hand -------------------------------------------------------------------------------------------------------
 
     def run(
-        self, prompts: Sequence[Prompt] | None = None, params: SamplingParams | None = None, wait: bool = True
+        self,
+        prompts: Sequence[Prompt] | None = None,
+        params: SamplingParams | None = None,
+        wait: bool = True,
+        until: Condition | None = None,
     ) -> Snapshot:
         """Like the Run button. Prompts given here are submitted in any case; those in the box only when it is idle.
 
         Waits for the end of the run and gives the state there; an exception that stopped the run is raised here too.
+        ``until`` ends it when something happens: "eviction", "free < 8", a function of an event ... (see
+        ``minisgl.events.until``); None: what the list beside Run says. ``stopped`` is then the event.
         Interrupting aborts the requests that this call submitted. A refused prompt is shown, in ``errors`` as well.
         """
-        form = self._form()
+        form = self._controls.form()
+        form = form[0] if prompts is None else list(prompts), params or form[1]
         started = self._start(
-            None, (form[0] if prompts is None else list(prompts), params or form[1]), prompts is not None
+            None, form, prompts is not None, self._controls.until.condition if until is None else until
         )
         return self._wait(started, wait)
 
     def step(self, n: int = 1) -> Snapshot:
         """Like the Step button, n times; fewer if the engine runs out of work. The state after that."""
-        return self._wait(self._start(n, self._form()), True)
+        return self._wait(self._start(n, self._controls.form()), True)
 
     def add(self, prompts: Sequence[Prompt] | None = None, params: SamplingParams | None = None) -> list[int]:
         """Like the Add button: submit without running. The uids of what was accepted."""
-        form = self._form()
+        form = self._controls.form()
         return result(self._submit_later(form[0] if prompts is None else list(prompts), params or form[1]))
+
+    def change(self, **settings: Any) -> None:
+        """Like the lists of settings: ``change(order="lpm")``, from the next step on. Raises as ``LLM.change`` does."""
+        result(self._change(**settings))
+
+    def fork(self, step: int | None = None, wait: bool = True) -> Snapshot:
+        """Like the Fork button: take the engine back to where it was after ``step``, and wait there, paused.
+
+        Everything up to there is computed again as it was, on the model; requests that came later are left out. Then
+        :meth:`change` a setting, :meth:`add` a request, :meth:`run` on. ``before`` is the run as it was, so
+        ``dash.before.diff(dash.trace)`` says where they part. Hooks and Recorders of other cells end: see
+        ``LLM.rewind``.
+
+        Args:
+            step: None: the step that the views show.
+            wait: until it is there.
+
+        Raises:
+            TraceError: the dashboard does not hold that step.
+            ForkError: the KV that this run began with is gone; the message says what to do.
+        """
+        ended = result(self._fork(step))
+        if wait:
+            result(ended)
+        return self.at(self.history.last)
+
+    def verify(self) -> str:
+        """Like the Verify button: run the record again without the model; "replay: 0 differences" if all is well.
+
+        After each run of up to 2,000 steps this happens by itself. ``minisgl.verify(dash.trace)`` says more.
+        """
+        result(self._thread.put(self._prove_and_show))
+        assert self._proof
+        return self._proof[1]
 
     def pause(self) -> Snapshot:
         """Like the Pause button: stop after the step at hand. The state there."""
@@ -344,6 +422,18 @@ class Dashboard(W.VBox):
         """The run so far as one HTML file that plays without a kernel or a network."""
         return export_html(self._feed, path, title)
 
+    def retire(self) -> None:
+        """Stop thread and listening, because another dashboard takes over. The views stay, the controls are off."""
+        if self._closed or self._retired:
+            return
+        self._subscription.close()
+        self._thread.stop()
+        self._retired = True
+        self.stage.publish()
+        self._controls.turn_off()
+        said = f"It holds steps {self.history.first} to {self.history.last}, which can be scrubbed as before."
+        self._controls.say(f"<b>closed: another dashboard watches this engine</b> · {said}", said, self.errors)
+
     def close(self) -> None:
         """Stop the thread, stop listening, remove the widgets. The engine keeps its requests."""
         if self._closed:
@@ -366,15 +456,6 @@ class Dashboard(W.VBox):
         return shown | {"text/plain": repr(self), "text/html": self.stage._repr_html_()}
 
 
-def read_prompt(line: str) -> Prompt:
-    """A line of the text box: token ids if it is a list of whole numbers, else the text as it is."""
-    try:
-        ids = json.loads(line)
-    except ValueError:
-        return line
-    return ids if isinstance(ids, list) and all(type(i) is int for i in ids) else line
-
-
 def _of(some: int, all_of: int) -> str:
     """ "3 prompts", or "2 of 3 prompts"."""
     return count(all_of, "prompt") if some == all_of else f"{some} of {count(all_of, 'prompt')}"
@@ -385,21 +466,6 @@ def result(future: Future) -> Any:
     while not future.done():
         wait_for([future], timeout=0.2)
     return future.result()
-
-
-def every_widget(top: W.Widget) -> list[W.Widget]:
-    """A widget and all that belongs to it: children, and the layouts and styles they bring."""
-    found: list[W.Widget] = []
-    waiting = [top]
-    while waiting:
-        widget = waiting.pop()
-        if widget in found:
-            continue
-        found.append(widget)
-        waiting += getattr(widget, "children", ())
-        parts = (getattr(widget, "layout", None), getattr(widget, "style", None))
-        waiting += [part for part in parts if isinstance(part, W.Widget)]  # a figure's layout is none
-    return found
 
 
 @atexit.register

@@ -36,6 +36,7 @@ class EngineThread:
         self._jobs: SimpleQueue[tuple[Job, Future]] = SimpleQueue()
         self._waiters: list[Future] = []  # of runs; done when the run ends
         self._steps_left: int | None = 0  # None: until idle
+        self._enough: Callable[[], bool] = bool  # asked after each step; true: the run ends
         self._rate = math.inf  # steps per second at most
         self._next_step = 0.0  # when it may be taken, monotonic clock
         self._woken = False
@@ -91,10 +92,17 @@ class EngineThread:
         """Steps per second at most; ``inf`` is as fast as it goes."""
         self._rate, self._next_step = rate, 0.0
 
-    def go(self, steps: int | None = None) -> Future:
-        """Begin to step: a number of steps, or until idle. The Future is done when that ends, for whatever reason."""
+    def go(self, steps: int | None = None, enough: Callable[[], bool] = bool) -> Future:
+        """Begin to step: a number of steps, or until idle, or until ``enough()`` is true after one.
+
+        The Future is done when that ends, for whatever reason.
+        """
         ended: Future = Future()
         self._waiters.append(ended)
+        self._enough = enough
+        if steps == 0:
+            self.halt()
+            return ended
         self._steps_left = steps
         self._next_step = 0.0
         self._stale = True
@@ -159,7 +167,7 @@ class EngineThread:
         self._stale = True
         if self._steps_left is not None:
             self._steps_left -= 1
-        if stepped is None or self._steps_left == 0:
+        if self._enough() or stepped is None or self._steps_left == 0:
             self.halt()
 
     def _show(self) -> None:

@@ -99,6 +99,11 @@ class Session:
             for fn in list(self._observers):
                 fn(self)
 
+    def begin_again(self, feed: Feed) -> None:
+        """Look at another run instead; nobody has chosen a step of it yet."""
+        self.feed = feed
+        self._step = self._selection = None
+
     def observe(self, fn: Callable[[Session], object]) -> Callable[[], None]:
         """Call ``fn(session)`` when step or selection change, in the thread that changes them; returns what ends it."""
         self._observers.append(fn)

@@ -109,6 +109,12 @@ class Stage(anywidget.AnyWidget):
         self.length = self._encoder.sent
         self._sent_at = time.monotonic()
 
+    def begin_again(self, feed: Feed) -> None:
+        """Show another run instead, from its beginning."""
+        self.session.begin_again(feed)
+        self._encoder = Encoder(feed)
+        self.resync()
+
     def _whole(self) -> bytes:
         """The record; from here on tails continue it."""
         return self._encoder.record(deflate=not self._live, title=self.session.title)

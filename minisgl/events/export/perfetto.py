@@ -28,6 +28,7 @@ INSTANTS = {
     ev.RequestRejected: "rejection",
     ev.PipelineDrained: "drain",
     ev.CacheCleared: "cache cleared",
+    ev.SettingsChanged: "settings changed",
 }
 
 

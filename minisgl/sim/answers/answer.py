@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
+
+import numpy as np
 
 from minisgl.errors import UnknownRequestError
 from minisgl.events import types as ev
@@ -47,6 +50,22 @@ class Answer:
         """The sentences, one a line."""
         return "\n".join(self.sentences)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as plain data, ready for JSON; what is no number of its kind (NaN) is None.
+
+        ``question``, ``sentences``, ``facts`` (a Table among them as its rows), ``columns`` (name -> unit), ``rows`` of
+        ``data``, ``events`` as ``{"step", "type"}``, ``picture``.
+        """
+        return {
+            "question": self.question,
+            "sentences": self.sentences,
+            "facts": {name: _plain(value) for name, value in self.facts.items()},
+            "columns": self.data.units,
+            "rows": _plain(self.data),
+            "events": [{"step": e.step, "type": type(e).__name__} for e in self.events],
+            "picture": self.picture,
+        }
+
     def __repr__(self) -> str:
         return f"{self.question}\n" + "\n".join(f"  {sentence}" for sentence in self.sentences)
 
@@ -54,6 +73,13 @@ class Answer:
         said = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences)
         table = self.data._repr_html_() if len(self.data) else ""
         return f"<b>{escape(self.question)}</b><ul>{said}</ul>{self.picture}{table}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Table):
+        return [{name: _plain(v) for name, v in row.items()} for row in value.rows()]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def cite(event: ev.Event) -> str:

@@ -38,30 +38,33 @@ def size(
     model: Any,
     *,
     gib: float | None = None,
-    page_size: int = 1,
+    page_size: int | None = None,
     requests: int | None = None,
     length: int | None = None,
-    dtype: str = "bfloat16",
+    dtype: str | None = None,
 ) -> Answer:
     """What a KV pool holds, or how big it must be; leave out what you want to know.
 
     Args:
         model: a name in ``minisgl.sim.roofline.MODELS``, spelled in any case; a model's folder; a ModelConfig or a
-            ModelShape; or a Shape or tuple ``(layers, kv_heads, head_dim)``.
+            ModelShape; or a Shape or tuple ``(layers, kv_heads, head_dim)``. Or a run: an LLM, or a Trace of one, whose
+            own pool, page size and dtype then stand for what is left out.
         gib: the pool's size in GiB. Weights and activations come on top: this is KV alone.
-        page_size: tokens per page.
+        page_size: tokens per page; 1 if nobody says.
         requests: how many are to run at once, each with its worst case promised.
         length: prompt + new tokens of each, at most.
-        dtype: of KV: "bfloat16", "float16" or "float32".
+        dtype: of KV: "bfloat16" (if nobody says), "float16" or "float32".
 
     With ``gib`` and ``length``: how many at once. With ``requests`` and ``length``: the pool that takes. With ``gib``
     and ``requests``: how long each may be.
 
     Raises:
-        ConfigError: an unknown model or dtype, or a number that cannot be.
+        ConfigError: an unknown model or dtype, a run without a model, or a number that cannot be.
         ModelNotFoundError: the folder has no config.json.
     """
-    name, shape = _shape(model)
+    name, shape, run = _of_run(model) if hasattr(model, "about") else (*_shape(model), {})
+    page_size = run.get("page_size", 1) if page_size is None else page_size
+    dtype = run.get("dtype", "bfloat16") if dtype is None else dtype
     for what, value in (("page_size", page_size), ("requests", requests), ("length", length)):
         if value is not None and (type(value) is not int or value < 1):
             raise ConfigError(f"{what}={value!r}: must be an integer of at least 1")
@@ -81,10 +84,11 @@ def size(
     if length and each:
         rows.append(("pages_per_request", each, "pages"))
         said.append(f"A request of {length:,} tokens takes {count(each, 'page')} in the worst case.")
-    if gib is not None:
-        pages = int(gib * GIB) // page
-        rows += [("pages", pages, "pages"), ("tokens", pages * page_size, "tokens")]
-        said.append(f"{gib:g} GiB hold {pages:,} pages: {pages * page_size:,} tokens.")
+    pages = int(gib * GIB) // page if gib is not None else run.get("num_pages")
+    if pages is not None:
+        rows += [("pages", pages, "pages"), ("tokens", pages * page_size, "tokens"), ("bytes", pages * page, "bytes")]
+        pool = f"The pool of {pages * page / GIB:.3g} GiB has" if gib is None else f"{gib:g} GiB hold"
+        said.append(f"{pool} {pages:,} pages: {pages * page_size:,} tokens.")
         if each:
             at_once = pages // each
             rows.append(("at_once", at_once, "requests"))
@@ -103,7 +107,7 @@ def size(
             f"{count(requests, 'such request')} at once need {need:,} pages: {need * page:,} bytes, "
             f"{need * page / GIB:.2f} GiB."
         )
-        if gib is not None:
+        if pages is not None:
             said.append("They fit." if need <= pages else f"They do not fit: {need - pages:,} pages are missing.")
     if shape.params:
         weights = shape.params * BYTES[dtype]
@@ -124,6 +128,17 @@ def _pieces(pages: int, each: int, at_once: int) -> list[Piece]:
     if pages > taken:
         pieces.append(Piece(taken, pages, "rest", f"{pages - taken} pages left"))
     return pieces
+
+
+def _of_run(run: Any) -> tuple[str, Shape, dict[str, Any]]:
+    """The model's name and shape, and the configuration, of an engine or a record of one."""
+    about = run.about() if callable(run.about) else run.about
+    if "shape" not in about:
+        raise ConfigError(
+            f"this run ({about.get('model', 'of unknown origin')}) does not say its model's shape; name a model: "
+            f"size('Qwen3-0.6B', ...)"
+        )
+    return about["model"], Shape(**about["shape"]), about["config"]
 
 
 def _shape(model: Any) -> tuple[str, Shape]:

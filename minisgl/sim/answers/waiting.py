@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from minisgl.core import pages_for
 from minisgl.events import types as ev
@@ -82,9 +83,7 @@ class Wait:
 
     def __init__(self, trace: Trace, told: Told) -> None:
         self.told = told
-        config = trace.about.get("config", {})
-        self._closed = config.get("phase") == "decode-first"
-        self._share = promised_share(config.get("admission", "conservative"))
+        self._set(trace.about.get("config", {}))
         self._page_size: int = trace.keyframe["page_size"]
         self._books = Books(trace.keyframe)
         self.spells: list[Spell] = []
@@ -112,6 +111,8 @@ class Wait:
                 if self._waits:
                     self._step(e, chunk)
                 chunk = None
+            elif isinstance(e, ev.SettingsChanged):
+                self._set(self._config | dict(zip(e.names, e.values, strict=True)))
             elif getattr(e, "uid", None) == told.uid:
                 self._own(e)
             if isinstance(e, (ev.RequestFinished, ev.RequestRetracted, ev.Handoff, ev.RowReleased, ev.RequestAdmitted)):
@@ -129,6 +130,12 @@ class Wait:
     def still(self) -> bool:
         """Does it wait at the end of the record?"""
         return self._waits
+
+    def _set(self, config: dict[str, Any]) -> None:
+        """The settings from here on."""
+        self._config = config
+        self._closed = config.get("phase") == "decode-first"
+        self._share = promised_share(config.get("admission", "conservative"))
 
     def _own(self, e: ev.Event) -> None:
         if isinstance(e, ev.RequestArrived):

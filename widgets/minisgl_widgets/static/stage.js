@@ -173,7 +173,10 @@ export class Stage {
       const step = followed ? store.last : this.cursor?.step ?? store.first + 1;
       this.cursor = new Cursor(store, store.reaches(step) ? step : store.first);
       this.other = null;
-    } else if (what === "tail" && followed && !this.player.timer) /** @type {Cursor} */ (this.cursor).moveTo(store.last);
+    } else if (what === "tail" && followed && !this.player.timer) {
+      /** @type {Cursor} */ (this.cursor).moveTo(store.last);
+      this.rest();
+    }
     this.tail = store.last;
     if (this.wanted !== null && store.reaches(this.wanted)) this.goto(this.wanted);
     this.redraw();
@@ -357,6 +360,15 @@ function tellable(pointer) {
   return pointer?.kind === "pages" ? null : pointer;
 }
 
+/** Send to the kernel, if there still is one: the views go on without. @param {any} model @param {any} message */
+function tell(model, message) {
+  try {
+    model.send(message);
+  } catch {
+    // it was restarted, and nobody hears
+  }
+}
+
 /** @param {any} model @param {RunStore} store */
 function readRecord(model, store) {
   const record = model.get("record");
@@ -373,7 +385,7 @@ export default () => {
       readRecord(model, store);
       model.on("change:record", () => readRecord(model, store));
       model.on("msg:custom", (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => {
-        if (message?.kind === "tail" && !store.append(message, buffers)) model.send({ kind: "resync" });
+        if (message?.kind === "tail" && !store.append(message, buffers)) tell(model, { kind: "resync" });
         else if (message?.kind === "answer") store.answered(message);
         else if (message?.kind === "look") for (const stage of stages) stage.look(message.step, message.selection);
       });
@@ -386,12 +398,12 @@ export default () => {
         live: Boolean(model.get("live")),
         compact: Boolean(model.get("compact")),
         start: model.get("start") ?? -1,
-        send: exported ? null : (message) => model.send(message),
-        rested: exported ?? (({ cursor, pinned }) => cursor && model.send({ kind: "looked", step: cursor.step, selection: tellable(pinned) })),
+        send: exported ? null : (message) => tell(model, message),
+        rested: exported ?? (({ cursor, pinned }) => cursor && tell(model, { kind: "looked", step: cursor.step, selection: tellable(pinned) })),
         heading: model.get("heading"),
       });
       stages.add(stage);
-      if (store.ready && Number(model.get("length") ?? 0) > store.length) model.send({ kind: "resync" });
+      if (store.ready && Number(model.get("length") ?? 0) > store.length) tell(model, { kind: "resync" });
       if (exported) /** @type {any} */ (el).stage = stage;
       return () => {
         stages.delete(stage);

@@ -1,0 +1,82 @@
+"""Rewind: an engine taken back to the start of a record of its own, to be run again up to one of its steps."""
+
+from __future__ import annotations
+
+from minisgl.config import EngineConfig
+from minisgl.core import Request
+from minisgl.errors import ForkError, TraceError
+from minisgl.events import StepFinished
+from minisgl.events import types as ev
+from minisgl.events.state import FREE
+from minisgl.events.trace import Trace
+from minisgl.events.words import count, pages
+from minisgl.scheduler import Scheduler
+from minisgl.sim.replay import Inputs, inputs
+
+
+def steps_up_to(trace: Trace, step: int) -> int:
+    """How many whole steps a record has up to this one, itself included. TraceError if it does not hold it."""
+    first = trace.keyframe["step"]
+    last = first + len(trace.of(StepFinished))
+    if not first <= step <= last:
+        raise TraceError(f"step {step} is not in this run: it holds steps {first} to {last}")
+    return step - first
+
+
+def rewound(scheduler: Scheduler, trace: Trace) -> tuple[Scheduler, list[Inputs]]:
+    """A scheduler on the same executor, as at the start of a record of this one, and what came in each step since.
+
+    The record must reach up to now; what is waiting or running now is aborted. The device keeps what it has, so the KV
+    that was there when the record began must still be.
+
+    Raises:
+        TraceError: the record does not say how to go on from its start.
+        ForkError: it is no record of this engine up to now, or what it began with is gone.
+    """
+    if trace.checkpoint is None or "config" not in trace.about:
+        raise TraceError("this record holds no checkpoint and configuration, so it cannot be run again")
+    _still_there(trace)
+    apart = trace.at(trace.history.last).differences(scheduler.snapshot())
+    if apart:
+        raise ForkError(
+            f"the engine is not where this record ends ({apart[0]}): run the record without the model, "
+            f"fork(trace, step), or record anew"
+        )
+    _end_all(scheduler)
+    inbox = scheduler.inbox
+    config = EngineConfig(**trace.about["config"])
+    start = (trace.keyframe, trace.checkpoint)
+    again = Scheduler(config, scheduler.executor, inbox.vocab_size, inbox.stop_tokens, start)
+    again.inbox.give_uids_from(inbox.next_uid)
+    return again, inputs(trace)
+
+
+def _still_there(trace: Trace) -> None:
+    """Is all KV that the record began with where it was? Who takes a page writes over it."""
+    start = trace.keyframe
+    alive = [uid for uid, r in start["requests"].items() if r["status"] != "finished"]
+    if alive:
+        raise ForkError(
+            f"{count(len(alive), 'request')} ({', '.join(map(str, alive[:8]))}) had begun before the record did, and "
+            f"their KV is gone: begin to record (or make the Dashboard) while the engine is idle"
+        )
+    held = {page for page, owner in enumerate(start["pages"]["owner"]) if owner != FREE}
+    poisons = trace.about["config"].get("poison")
+    lost = (ev.PagesAllocated, ev.PagesFreed, ev.PagesEvicted) if poisons else (ev.PagesAllocated,)
+    gone = sorted(held.intersection(page for e in trace.of(*lost) for page in e.pages))
+    if gone:
+        raise ForkError(
+            f"the prefix cache was in use when the record began, and its pages {pages(tuple(gone))} were given to "
+            f"others since: call llm.clear_cache() and llm.step() before you begin to record (or make the Dashboard)"
+        )
+
+
+def _end_all(scheduler: Scheduler) -> None:
+    """Abort whatever has not ended, even what nobody has received yet, and wait for its pages and rows."""
+    pending = list(scheduler.inbox.take())
+    for message in pending:
+        scheduler.inbox.put(message)
+    for uid in [*scheduler.requests, *(m.uid for m in pending if isinstance(m, Request))]:
+        scheduler.abort(uid)
+    while scheduler.step() is not None:
+        pass

@@ -1,0 +1,73 @@
+"""Live control as a reader meets it: run until something happens, fork from the step shown; and what is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.browser.test_watch_a_run import NOTEBOOK, Dash
+
+RUN_CODE = """async (code) => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  return new Promise((done) => {
+    const future = panel.sessionContext.session.kernel.requestExecute({ code });
+    future.done.then((reply) => done(reply.content.status));
+  });
+}"""
+RESTART = "async () => { await window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart(); }"
+
+
+def fork(dash: Dash) -> Any:
+    return dash.box.locator("button:has-text('Fork from here')")
+
+
+def test_until_and_fork(open_notebook: Any) -> None:
+    page = open_notebook(NOTEBOOK, width=1500, height=1500)
+    naive = Dash(page, 0)
+    naive.wait_for_step(16)
+    naive.stage.scroll_into_view_if_needed()
+    assert "replay: 0 differences" in naive.box.inner_text()
+
+    # run until: the idle engine takes the box's prompts and stops where one of them has ended
+    naive.box.locator("select").first.select_option(label="a finish")
+    naive.press("Run")
+    naive.wait_for_step(24)
+    page.wait_for_selector("text=stopped at finish (step 24, RequestFinished)")
+
+    # the player goes back; the engine follows it there, and goes on from there
+    naive.box.locator("select").first.select_option(label="all are done")
+    naive.stage.locator(".msgl-range").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    naive.wait_for_step(21)
+    page.wait_for_timeout(1000)  # the kernel is told a moment after the last move
+    fork(naive).click()
+    page.wait_for_selector("text=forked after step 21")
+    page.wait_for_function("(el) => el.dataset.last === '21'", arg=naive.stage.element_handle())
+    naive.wait_for_step(21)
+    naive.press("Run")
+    naive.wait_for_step(32)
+    assert page.trouble() == []
+
+
+def test_what_is_over_looks_so(open_notebook: Any) -> None:
+    page = open_notebook(NOTEBOOK, width=1500, height=1500)
+    naive = Dash(page, 0)
+    naive.wait_for_step(16)
+    naive.stage.scroll_into_view_if_needed()
+    assert page.evaluate(RUN_CODE, "from minisgl_widgets import Dashboard; other = Dashboard(llm)") == "ok"
+    page.wait_for_selector("text=closed: another dashboard watches this engine")
+    assert fork(naive).is_disabled()
+    naive.stage.locator(".msgl-range").focus()
+    page.keyboard.press("Home")  # and the views go on
+    naive.wait_for_step(0)
+
+    radix = Dash(page, 1)
+    radix.stage.scroll_into_view_if_needed()
+    assert fork(radix).evaluate("(el) => getComputedStyle(el).pointerEvents") == "auto"
+    page.evaluate(RESTART)
+    page.wait_for_function("(el) => getComputedStyle(el).pointerEvents === 'none'", arg=fork(radix).element_handle())
+    assert float(fork(radix).evaluate("(el) => getComputedStyle(el).opacity")) < 0.6
+    radix.stage.locator(".msgl-range").focus()
+    page.keyboard.press("Home")
+    radix.wait_for_step(0)
+    assert page.trouble() == []
