@@ -295,18 +295,20 @@ def test_who_goes_next(opened: Opened, trace: Trace) -> None:
             assert len(pages) >= asked - free or int(shown["short"]) == asked - free - len(pages) > 0
             marked = opened.data(".msgl-leaf[data-goes='1']")
             assert [int(m["node"]) for m in marked] == goes[: len(marked)]
-            assert opened.data(".msgl-ask")[0]["pages"] == " ".join(map(str, pages))
+            assert opened.data(".msgl-evictask")[0]["pages"] == " ".join(map(str, pages))
             pushed += bool(pages)
     assert pushed > 5
     step = next(
         s for s in range(trace.history.last // 2, trace.history.last) if trace.at(s).pages.count("evictable") > 3
     )
     opened.scrub(step)
-    opened.page.locator(".msgl-asked").fill(str(trace.at(step).pages.count("free") + 3))
+    opened.page.locator(".msgl-evictpages").fill(str(trace.at(step).pages.count("free") + 3))
     opened.page.locator(".msgl-pushed").hover()
     opened.settle()
     selected = look(opened, "eviction", "return [...stage.selection.pages].sort((a, b) => a - b);")
-    assert selected == sorted(map(int, opened.data(".msgl-ask")[0]["pages"].split())), "pointing marks what would go"
+    assert selected == sorted(map(int, opened.data(".msgl-evictask")[0]["pages"].split())), (
+        "pointing marks what would go"
+    )
 
 
 def test_a_policy_that_the_record_cannot_order_says_so(chromium: Any, tmp_path: Path, trace: Trace) -> None:

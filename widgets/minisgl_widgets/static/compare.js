@@ -118,7 +118,7 @@ export function nodeWords({ what, was, now }) {
 /** Compare two moments: what moved, appeared and went between a step that was marked and the player's. */
 export class Compare {
   static id = "compare";
-  static title = "Compare two moments";
+  static title = "Compare";
   static dock = "left";
   static key = "a"; // marks the player's step
 

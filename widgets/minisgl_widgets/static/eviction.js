@@ -98,12 +98,12 @@ export class EvictionPreview {
     this.top = this.high = 0;
     const set = (/** @type {Event} */ e) => this._ask(Number(/** @type {HTMLInputElement} */ (e.target).value));
     this.asked = 8;
-    this.number = h("input", { type: "number", class: "msgl-asked", min: 1, value: 8, "aria-label": "pages of the request", oninput: set });
-    this.slider = h("input", { type: "range", class: "msgl-askslider", min: 1, max: 8, value: 8, "aria-label": "pages of the request", oninput: set });
+    this.number = h("input", { type: "number", class: "msgl-evictpages", min: 1, value: 8, "aria-label": "pages of the request", oninput: set });
+    this.slider = h("input", { type: "range", class: "msgl-evictslider", min: 1, max: 8, value: 8, "aria-label": "pages of the request", oninput: set });
     this.outcome = h("span", { class: "msgl-pushed", role: "status" });
     this.enters = h("span", { class: "msgl-enters" });
     // with data-pages, pointing at the question marks the pages that would go
-    this.ask = h("div", { class: "msgl-ask", "data-of": -1, "data-pages": "" },
+    this.ask = h("div", { class: "msgl-evictask", "data-of": -1, "data-pages": "" },
       h("label", null, "a request of ", this.number, " pages"), this.slider, this.outcome, this.enters);
     this.ask.addEventListener("click", (/** @type {Event} */ e) => e.stopPropagation());
     this.note = h("div", { class: "msgl-evictnote" });
