@@ -19,11 +19,13 @@ from minisgl.events import types as ev
 from minisgl.events.history import History
 from minisgl.events.trace import Trace
 from minisgl_widgets.export import export_html
+from minisgl_widgets.feed import Feed
 from minisgl_widgets.page_views import compare, eviction_order, evictions, life_lines, page_table
+from minisgl_widgets.record import Encoder
 from minisgl_widgets.session import Session
 from tests.chromium import skip_or_fail
 from tests.fakes import Run
-from tests.widgets.test_export import TEXTS, Opened, accessible
+from tests.widgets.test_export import LIVE, TEXTS, Opened, accessible
 
 JS = Path(__file__).parent.parent / "js"
 
@@ -245,6 +247,35 @@ def test_life_lines_zoom_and_select(opened: Opened, trace: Trace) -> None:
     opened.press("Escape")
 
 
+def test_life_lines_follow_a_live_run(chromium: Any, trace: Trace, tmp_path: Path) -> None:
+    page = Opened(chromium, export_html(trace, tmp_path / "pages.html"))
+    feed = Feed(trace.keyframe)
+    encoder = Encoder(feed)
+    page.page.evaluate(LIVE, base64.b64encode(encoder.record(deflate=False)).decode())
+    page.settle()
+    page.page.locator(".msgl-tab[data-view=lifelines]").click()
+    for step in range(1, trace.history.last + 1):
+        for event in trace.history.steps.events(step - 1):
+            feed.put(event)
+        message, buffers = encoder.tail()
+        known = [message, [base64.b64encode(b).decode() for b in buffers]]
+        page.page.evaluate("([tail, buffers]) => more(tail, buffers)", known)
+        if step % 10 == 0:
+            page.page.wait_for_selector(f".msgl-lifelines[data-step-to='{step}'][data-drawn='1']")
+    owner = trace.at(70).pages.owner
+    said = page.page.evaluate(
+        """() => { const { lives } = live.docks[0].made.get("lifelines");
+        return Array.from({ length: lives.pages }, (_, p) => {
+            let i = lives.at[p];
+            while (i + 1 < lives.at[p + 1] && lives.steps[i + 1] <= 70) i++;
+            return lives.owners[i];
+        }); }"""
+    )
+    assert said == owner.tolist()
+    assert page.problems == []
+    page.context.close()
+
+
 def test_who_goes_next(opened: Opened, trace: Trace) -> None:
     show(opened, "eviction")
     pushed = 0
@@ -281,7 +312,7 @@ def test_who_goes_next(opened: Opened, trace: Trace) -> None:
 def test_a_policy_that_the_record_cannot_order_says_so(chromium: Any, tmp_path: Path, trace: Trace) -> None:
     for about, words in [
         ({"config": {"eviction": "lfu"}}, "how often a node was used is not in the record"),
-        ({}, "the record does not say how leaves are chosen; this is the order of lru"),
+        ({}, "the policy is not in the record; this is the order of lru"),
     ]:
         other = Trace(trace.keyframe, trace.events, trace.texts, "other", about)
         page = Opened(

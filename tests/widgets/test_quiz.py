@@ -283,6 +283,6 @@ def test_the_quiz_is_as_high_whatever_it_says(chromium: Any, tmp_path: Path) -> 
             page.page.locator(".msgl-choice").first.click()
         page.page.wait_for_selector(".msgl-quiz[data-state=told]")
         heights.add(page.page.locator(".msgl-quiz").bounding_box()["height"])
-        page.page.locator(".msgl-next").click()
+        page.page.locator(".msgl-goon").click()
     assert len(heights) == 1
     page.context.close()

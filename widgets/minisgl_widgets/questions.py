@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from minisgl.errors import MinisglError
 from minisgl.events.trace import Trace
-from minisgl.sim.answers import Answer, blame, explain, reservations
+from minisgl.sim.answers import Answer, blame, explain, hits, lens, reservations, size, verify
 from minisgl_widgets import palette
 
 READINGS = 800_000  # events that may be gone through for one page's answers, about 2 seconds
@@ -48,7 +48,11 @@ QUESTIONS = (
     Question("blame", "Who kept it out?", True, 1200, blame, "blame(trace, uid=UID)"),
     _explain("missed", "Why not cached?", "why missed"),
     _explain("slow", "Where did its time go?", "why slow"),
+    _of_run("hits", "Hit rate", 20, hits),
     _of_run("reservations", "Promised, never used", 20, reservations),
+    _of_run("lens", "Other page sizes", 35, lens),
+    _of_run("size", "Capacity", 1, size),
+    _of_run("verify", "Record = replay?", 100, verify),
 )
 _BY_ID = {question.id: question for question in QUESTIONS}
 

@@ -105,7 +105,6 @@ class Encoder:
             "flags": FLAGS,
             "types": [cls.__name__ for cls in ev.EVENT_TYPES],
             "emitters": [" or ".join(EMITTERS[cls]) for cls in ev.EVENT_TYPES],
-            "config": self.feed.about.get("config", {}),
             "questions": [question.head() for question in QUESTIONS],
         }
         parts: list[Part] = [("head", 0, steps, pack(whole))]

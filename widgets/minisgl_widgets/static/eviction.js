@@ -1,9 +1,9 @@
 // @ts-check
-import { h, patch, say, count, ranges, clipped } from "./look.js";
+import { h, patch, say, hint, count, ranges, clipped } from "./look.js";
 
 const LEAF_LINE = 26;
 const MOST_MARKED = 2000; // pages pushed out that are marked in the strip
-const POLICIES = { lru: "used longest ago first (lru)", lfu: "used least often first (lfu)", fifo: "made first, first out (fifo)" };
+const POLICIES = { lru: "lru: used longest ago first", fifo: "fifo: made first, first out" };
 
 /** What decides between leaves, as `EVICTIONS` in minisgl/kvcache/radix.py has it: smallest first, then the oldest node.
  * How often a node was used, which lfu asks, no record holds. @type {Record<string, (node: any) => number>} */
@@ -101,9 +101,10 @@ export class EvictionPreview {
     this.number = h("input", { type: "number", class: "msgl-asked", min: 1, value: 8, "aria-label": "pages of the request", oninput: set });
     this.slider = h("input", { type: "range", class: "msgl-askslider", min: 1, max: 8, value: 8, "aria-label": "pages of the request", oninput: set });
     this.outcome = h("span", { class: "msgl-pushed", role: "status" });
+    this.enters = h("span", { class: "msgl-enters" });
     // with data-pages, pointing at the question marks the pages that would go
     this.ask = h("div", { class: "msgl-ask", "data-of": -1, "data-pages": "" },
-      h("label", null, "a request of ", this.number, " pages"), this.slider, this.outcome);
+      h("label", null, "a request of ", this.number, " pages"), this.slider, this.outcome, this.enters);
     this.ask.addEventListener("click", (/** @type {Event} */ e) => e.stopPropagation());
     this.note = h("div", { class: "msgl-evictnote" });
     this.rows = h("div", { class: "msgl-rows", role: "list" });
@@ -132,14 +133,18 @@ export class EvictionPreview {
     const order = told ?? Object.keys(nodes).map(Number).filter((id) => id > 0 && !nodes[id].locks);
     const { missing, leaves, pages, short } = pushedOut(nodes, told ?? [], counts.free, this.asked);
     const cached = Object.keys(nodes).length - 1;
-    const how = policy === undefined ? "the record does not say how leaves are chosen; this is the order of lru" : told ? POLICIES[/** @type {"lru"} */ (policy)]
-      : "lfu: how often a node was used is not in the record, so the order cannot be told";
-    say(this.note, cached ? `${how}; ${cached - order.length} of ${count(cached, "node")} locked` : "Nothing is cached at this step. What ended requests leave behind will be listed here, who goes first on top.");
+    const how = policy === undefined ? "the policy is not in the record; this is the order of lru" : told ? POLICIES[/** @type {"lru"} */ (policy)]
+      : "lfu: how often a node was used is not in the record, so nobody can tell the order";
+    hint(this.note, cached ? `${how}; ${cached - order.length} of ${count(cached, "node")} locked` : "Nothing is cached at this step. What ended requests leave behind will be listed here, who goes first on top.");
     for (const input of [this.number, this.slider]) {
       input.max = String(store.numPages);
       if (input !== this.stage.root?.getRootNode().activeElement || input.value === "") input.value = String(this.asked);
     }
-    say(this.outcome, this._outcome(state, counts, told !== null, { missing, leaves, pages, short }));
+    const { reserved_pages, pending_pages } = state.counters;
+    const had = counts.free + counts.evictable + pending_pages;
+    const fits = this.asked + reserved_pages <= had;
+    say(this.enters, `${fits ? "would be let in" : "would have to wait"}: ${this.asked} + ${reserved_pages} promised ${fits ? "≤" : ">"} ${had} to be had`);
+    say(this.outcome, this._outcome(counts.free, told !== null, { missing, leaves, pages, short }));
     Object.assign(this.el.dataset, { policy: policy ?? "", asked: this.asked, free: counts.free, missing, leaves, pushed: pages.length, short, order: order.slice(0, 1000).join(" ") });
     this._mark(pages.slice(0, MOST_MARKED));
     const from = Math.max(0, Math.floor(this.top / LEAF_LINE) - 4);
@@ -150,17 +155,13 @@ export class EvictionPreview {
     patch(this.rows, order.slice(from, to).map((id, i) => this._row(nodes[id], id, { rank: told ? from + i + 1 : 0, goes: from + i < leaves, age: newest - nodes[id].used, top: (from + i) * LEAF_LINE, texts: store.texts })));
   }
 
-  /** @param {any} state @param {Record<string, number>} counts @param {boolean} told
+  /** What it takes to give it its pages. @param {number} free @param {boolean} told
    * @param {{missing: number, leaves: number, pages: number[], short: number}} what */
-  _outcome(state, counts, told, { missing, leaves, pages, short }) {
-    const n = this.asked;
-    const { reserved_pages, pending_pages } = state.counters;
-    const had = counts.free + counts.evictable + pending_pages;
-    const enters = n + reserved_pages <= had ? "would be let in" : `would wait (${n} and ${reserved_pages} promised, ${had} to be had)`;
-    if (!missing) return `${enters} and push out nothing: ${counts.free} are free`;
-    if (!told) return `${enters}; ${missing} more than the ${counts.free} free would be needed`;
-    const lack = short ? `; ${short} more could not be had` : "";
-    return `${enters}; ${leaves ? `pushes out ${count(leaves, "node")}: ${count(pages.length, "page")}, where ${missing} are missing` : "nothing can be pushed out"}${lack}`;
+  _outcome(free, told, { missing, leaves, pages, short }) {
+    if (!missing) return `pushes out nothing: ${free} are free`;
+    if (!told) return `needs ${missing} more than the ${free} free`;
+    const goes = leaves ? `pushes out ${count(leaves, "node")} of ${count(pages.length, "page")}: ${missing} more than the ${free} free` : `nothing can be pushed out for it: ${free} are free`;
+    return `${goes}${short ? `; ${short} could not be had` : ""}`;
   }
 
   /** What pointing at the question marks. @param {number[]} pages */

@@ -10,6 +10,7 @@ export const LIFE_BOTTOM = 20;
 export const LIFE_LEFT = 46; // as wide as in the chart, so that a step is at the same place in both
 const LIFE_RIGHT = 8;
 const LIFE_SLICE = 4; // milliseconds of drawing between two frames
+const PATIENT = 4; // frames in which the last picture stays, before one is shown as far as it is done
 const MOST_STRETCHES = 20_000; // that are hatched one by one
 const READABLE = 11; // pixels that a line of text needs
 
@@ -75,6 +76,7 @@ export class LifeGround {
     this.picture = null;
     this.key = "";
     this.painted = 0; // rows of the picture
+    this.waited = 0; // frames
     /** @type {any} */
     this.palette = null;
   }
@@ -89,13 +91,17 @@ export class LifeGround {
   draw(lives, run, space, palette, font) {
     const { width, height, wide, high, part } = space;
     const key = `${run} ${width} ${height} ${part.x0} ${part.x1} ${part.y0} ${part.y1}`;
-    if (key !== this.key) this.picture = new LifePicture(lives, part, Math.floor(wide), Math.floor(high));
+    if (key !== this.key) {
+      this.picture = new LifePicture(lives, part, Math.floor(wide), Math.floor(high));
+      this.painted = this.waited = 0;
+      this.key = key;
+    }
     const picture = /** @type {LifePicture} */ (this.picture);
     for (const until = performance.now() + LIFE_SLICE; performance.now() < until && picture.more(); );
+    if (!this.whole && this.waited++ < PATIENT) return; // what is soon done is not shown in halves
     const resized = space.fit(this.canvas);
-    if (!resized && key === this.key && palette === this.palette && this.painted === picture.done) return;
-    if (key !== this.key || palette !== this.palette) this.painted = 0;
-    this.key = key;
+    if (!resized && palette === this.palette && this.painted === picture.done) return;
+    if (palette !== this.palette) this.painted = 0;
     this.palette = palette;
     this._paint(picture, palette);
     const pen = space.pen(this.canvas);
@@ -129,7 +135,7 @@ export class LifeGround {
     const picture = /** @type {LifePicture} */ (this.picture);
     const { wide, high, line, part } = space;
     const lookOf = (/** @type {number} */ owner) => (owner === CACHE ? { fill: palette.evictable, ink: palette.evictableInk } : palette.uids[uidLook(owner).colour]);
-    pen.font = `600 ${line >= 13 ? 13 : 12}px ${font}`;
+    pen.font = `600 ${Math.max(READABLE, Math.min(13, Math.floor(line < READABLE ? 13 : line)))}px ${font}`;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     pen.lineJoin = "round";
@@ -137,9 +143,11 @@ export class LifeGround {
       const text = owner === CACHE ? (room > 60 ? "cached" : "·") : String(owner);
       if (pen.measureText(text).width + 6 > room) return;
       const { fill, ink } = lookOf(owner);
-      pen.strokeStyle = fill;
-      pen.lineWidth = 4;
-      pen.strokeText(text, x, y);
+      if (line < READABLE || (owner >= 0 && uidLook(owner).pattern)) {
+        pen.strokeStyle = fill; // stands out from what is around it
+        pen.lineWidth = 4;
+        pen.strokeText(text, x, y);
+      }
       pen.fillStyle = ink;
       pen.fillText(text, x, y);
     };

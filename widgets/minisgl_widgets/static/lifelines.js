@@ -61,8 +61,8 @@ export class LifeLines {
 
   /** All there is. @returns {Part} */
   get _all() {
-    const { first, last, numPages } = this.stage.store;
-    return { x0: first + 1, x1: Math.max(first + 2, last + 1), y0: 0, y1: numPages };
+    const { first, last, pages } = this.lives ?? { first: 0, last: 1, pages: 1 };
+    return { x0: first + 1, x1: last + 1, y0: 0, y1: pages };
   }
 
   /** What is seen. @returns {Part} */
@@ -220,16 +220,19 @@ export class LifeLines {
     [this.part.x0, this.part.x1] = moved(step - ((x1 - x0) >> 1), x1 - x0, this._all.x0, this._all.x1);
   }
 
-  /** Sort the changes, if there are new ones; false while they are not all there. @param {import("./record.js").RunStore} store */
+  /** Sort the changes, if there are new ones; false while they are not all there. A picture that is being made is finished
+   * first: a run that goes on would never let it end. @param {import("./record.js").RunStore} store */
   _read(store) {
+    const { lives } = this;
     const key = `${store.edition} ${store.length}`;
-    if (key === this.livesKey) return this.lives !== null;
+    const another = lives && (store.last < lives.last || store.first !== lives.first || store.numPages !== lives.pages);
+    if (key === this.livesKey || (lives && !another && !this.ground.whole)) return true;
     const changes = store.changes();
-    if (!changes) return false;
+    if (!changes) return lives !== null && !another;
+    if (another) this.part = this.selected = null;
     this.livesKey = key;
     this.lives = livesOf(store.keyframe.pages.owner, changes, store.first, store.last);
     this.broken = brokenPages(store);
-    if (this.part && this.part.x1 > store.last + 1) this.part = null; // another record
     return true;
   }
 

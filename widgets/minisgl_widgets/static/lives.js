@@ -34,7 +34,7 @@ export function livesOf(start, changes, first, last) {
     owners[place] = changes.owners[i];
     next[page] = place + 1;
     // came and went within one step: nobody ever saw it
-    if (place > room[page] && owners[place] === owners[place - 1]) next[page] = place;
+    if (owners[place] === owners[place - 1]) next[page] = place;
   }
   // close the gaps that this left
   const at = new Int32Array(n + 1);
@@ -130,7 +130,6 @@ export class LifePicture {
           }
           if (i + 1 >= end || steps[i + 1] > b) break;
           i++;
-          if (steps[i] === b) break; // begins where the next cell does
         }
         places[p - from] = i;
       }

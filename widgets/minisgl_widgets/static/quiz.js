@@ -61,12 +61,12 @@ export class Quiz {
     this.prompt = h("p", { class: "msgl-prompt", tabindex: -1 });
     this.choices = h("div", { class: "msgl-choices", role: "group", "aria-label": "answers" });
     this.verdict = h("div", { class: "msgl-marked", role: "status" });
-    this.next = h("button", { type: "button", class: "msgl-btn msgl-next", onclick: () => this.go() });
+    this.next = h("button", { type: "button", class: "msgl-btn msgl-goon", onclick: () => this.go() });
     this.el = h("section", { class: "msgl-quiz", "aria-label": "quiz" },
       h("div", { class: "msgl-quizhead" }, this.place, this.keys = h("span", { class: "msgl-hint" }, "keys 1 to 5 or a number and Enter answer; n goes on"), this.score, this.next),
       this.prompt, this.choices, this.verdict);
     stage.head.prepend(this.el);
-    document.addEventListener("keydown", (e) => this._key(e));
+    document.addEventListener("keydown", (e) => this._key(e), true); // before the stage, where n goes to a breakpoint
     if (stage.store.ready) this.ask();
     else {
       const ready = () => {
@@ -175,8 +175,10 @@ export class Quiz {
     const target = /** @type {HTMLElement} */ (event.target);
     if (target.matches?.("input:not([type=range]), select, textarea")) return;
     const choice = Number(event.key) - 1;
-    if (event.key === "n") void this.go();
-    else if (this.state === "ask" && choice >= 0 && choice < this.question.choices.length) void this.answer(choice);
+    if (event.key === "n") {
+      event.stopPropagation();
+      void this.go();
+    } else if (this.state === "ask" && choice >= 0 && choice < this.question.choices.length) void this.answer(choice);
     else if (target === document.body && this.stage.player.key(event)) event.preventDefault();
   }
 }

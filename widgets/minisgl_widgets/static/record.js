@@ -192,8 +192,6 @@ export class RunStore {
   questions = [];
   /** Answers that the kernel gave. @type {Map<string, {html: string, last: number}>} */
   given = new Map();
-  /** The run's EngineConfig, as far as it is known. @type {Record<string, any>} */
-  config = {};
   /** How much room the views must keep free, so that nothing moves while scrubbing: most tests in a pass, nodes that ever
    * were, and pages that a test asked for at most. */
   extent = { tests: 0, nodes: 1, asked: 0 };
@@ -272,7 +270,6 @@ export class RunStore {
     this.flags = head.flags;
     this._types = head.types;
     this._emitters = head.emitters;
-    this.config = head.config ?? {};
     this.questions = head.questions ?? [];
     for (const name of Object.keys(head.index)) this._columns[name] = new Column();
     for (const uid of Object.keys(state.requests)) this._meet(state.requests[uid]);
