@@ -38,7 +38,8 @@ def altered(event: ev.Event) -> ev.Event:
         if name not in skip and type(value) is int:
             return msgspec.structs.replace(event, **{name: value + 1000})
         if type(value) is tuple and value:
-            return msgspec.structs.replace(event, **{name: (value[0] + 1000, *value[1:])})
+            other = value[0] + ("!" if isinstance(value[0], str) else 1000)
+            return msgspec.structs.replace(event, **{name: (other, *value[1:])})
     raise AssertionError(f"nothing to change in {event}")
 
 
