@@ -12,7 +12,7 @@ const MOST_PINNED = 2000; // pages that a selected part holds
  * through time. Large runs are drawn cell by cell, each in the colour of who had most of it. */
 export class LifeLines {
   static id = "lifelines";
-  static title = "Page life lines";
+  static title = "Life lines";
   static dock = "left";
 
   /** @param {import("./stage.js").Stage} stage */

@@ -122,7 +122,8 @@ export class Stage {
     this.waiting = h("p", { class: "msgl-nothing" }, "No step has been recorded yet. Run or step the engine, and it appears here.");
     if (compact) this.views = [this.player, this.lamp, strip, requests];
     this.body = compact ? arrangeFew([strip, requests, this.docks[0]]) : arrange({ strip, words, ledger, handoffs, requests, tree }, this.docks);
-    this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.save.el, this.copy.el, this.lamp.el), this.player.el);
+    this.head = h("div", { class: "msgl-top" }, h("div", { class: "msgl-head" }, this.title, this.lamp.el),
+      h("div", { class: "msgl-tools" }, this.save.el, this.copy.el), this.player.el);
     this.root = h("div", { class: `msgl${compact ? " msgl-compact" : ""}`, tabindex: -1, role: "group", "aria-label": "a recorded run", "data-lm-suppress-shortcuts": "true" }, this.head, this.waiting, this.body);
     el.append(this.root);
     // below a page's own heading the views are its sections, below a title of this stage they are one level deeper

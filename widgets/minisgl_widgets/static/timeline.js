@@ -122,7 +122,7 @@ export function lifeOf(span, segments) {
 /** One line a request: waiting, prefill, decode, and how it ended, over the steps. */
 export class Timeline {
   static id = "timeline";
-  static title = "Requests over time";
+  static title = "Timeline";
   static dock = "left";
 
   /** @param {import("./stage.js").Stage} stage */
