@@ -40,7 +40,7 @@ ifeq ($(filter $(TORCH_BUILD),cpu cuda),)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help lab demo test fuzz mutants notebooks env env-dev env-js model lint check-types clean
+.PHONY: help lab demo test fuzz mutants notebooks screenshots env env-dev env-js model lint check-types clean
 
 help: ## list these targets
 	@echo "usage: make TARGET [TORCH=auto|cpu|cuda] [PYTHON=python3.12]"
@@ -69,6 +69,12 @@ notebooks: env-dev model ## run every notebook again and store its outputs, byte
 	@echo "==> Running the notebooks again"
 	@$(PY) tools/refresh_notebooks.py notebooks
 
+SHOTS ?= screenshots
+
+screenshots: env-dev ## take pictures of every view, light and dark, into SHOTS, and those of the README into docs
+	@echo "==> Taking pictures (needs Chromium)"
+	@$(PY) tools/screenshots.py --out $(SHOTS)
+
 env: $(VENV)/.stamp-lab ## only the environment of lab and demo
 
 env-dev: $(VENV)/.stamp-dev ## only the environment of test
@@ -90,7 +96,7 @@ check-types: $(VENV)/.stamp-dev ## types only
 
 clean: ## remove the environment, caches and outputs (the model's cache stays)
 	@echo "==> Removing $(VENV), caches and outputs"
-	@rm -rf $(VENV) tests/js/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ci/artifacts $(DEMO_HTML) notebooks/runs
+	@rm -rf $(VENV) tests/js/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ci/artifacts screenshots $(DEMO_HTML) notebooks/runs
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- the stages; each leaves a stamp, so the second time costs nothing --------------------------------------------

@@ -244,7 +244,7 @@ def test_a_reader_answers_and_the_engine_marks(chromium: Any, tmp_path: Path) ->
         page.page.wait_for_selector(f".msgl[data-step='{q.step}']")
         page.settle()
         assert page.data(".msgl-verdict-line") == [{"right": str(not wrong).lower()}]
-        assert q.event[:200] in page.text(".msgl-verdict-line") and q.why in page.text(".msgl-why")
+        assert q.event[:200] in page.text(".msgl-verdict-line") and q.why in page.text(".msgl-because")
         marks = {m["mark"]: int(m["choice"]) for m in page.data(".msgl-choice[data-mark]")}
         if q.choices:
             assert marks == {"right": q.answer} | ({"wrong": (q.answer + 1) % len(q.choices)} if wrong else {})

@@ -66,6 +66,7 @@ export class Quiz {
       h("div", { class: "msgl-quizhead" }, this.place, this.keys = h("span", { class: "msgl-hint" }, "keys 1 to 5 or a number and Enter answer; n goes on"), this.score, this.next),
       this.prompt, this.choices, this.verdict);
     stage.head.prepend(this.el);
+    for (const dock of stage.docks) dock.drop("eviction"); // it would give the answer away
     document.addEventListener("keydown", (e) => this._key(e), true); // before the stage, where n goes to a breakpoint
     if (stage.store.ready) this.ask();
     else {
@@ -128,7 +129,7 @@ export class Quiz {
     }
     this.verdict.replaceChildren(
       h("p", { class: "msgl-verdict-line", "data-right": String(right) }, h("b", null, right ? "✓ " : "✕ ", said), ` The engine, in step ${question.step}: `, h("q", null, middle(question.event, LONGEST_EVENT))),
-      h("p", { class: "msgl-why" }, question.why, " ", h("code", { title: "the function that made this event" }, question.made.split(".").slice(-2).join("."))));
+      h("p", { class: "msgl-because" }, question.why, " ", h("code", { title: "the function that made this event" }, question.made.split(".").slice(-2).join("."))));
     this._head();
     this.next.focus({ preventScroll: true });
   }
