@@ -29,36 +29,42 @@ PAGES: dict[str, Callable[[Path], Path]] = {
     "quiz": lambda path: Quiz(runs.load("small_cache"), seed=3).export_html(path),
     "side-by-side": lambda path: SideBySide(runs.load("reserve"), runs.load("retract")).export_html(path),
 }
-# (page, address, name): where each view has something to show
+# (page, address, name, keys to press): where each view has something to show
 SHOTS = (
     ("five_prompts", "#step=7&req=2", "stage"),
     ("shared_preface", "#step=6&node=2&view=chart,events", "used-and-events"),
-    ("retract", "#step=30&req=3&view=timeline,questions", "timeline-and-questions"),
+    ("retract", "#step=26&req=4&view=timeline,questions", "timeline-and-questions"),
     ("retract", "#step=30&view=lifelines,batch", "life-lines-and-batches"),
     ("small_cache", "#step=24&view=compare,eviction", "compare-and-who-goes-next"),
     ("chunked_prefill", "#step=4&view=timeline,pagetable", "page-table"),
-    ("tour", "", "tour"),
+    ("tour", "", "tour", "nnnn"),
     ("quiz", "", "quiz"),
     ("side-by-side", "#step=30", "side-by-side"),
 )
-README = {  # name of a shot -> the scheme in which docs/ has it
-    "stage": "light",
-    "timeline-and-questions": "light",
-    "life-lines-and-batches": "dark",
-    "tour": "light",
-    "quiz": "light",
-    "side-by-side": "dark",
+README = {  # name of a shot -> the scheme in which docs/ has it, and what of the page: None is what a projector shows
+    "stage": ("light", ""),
+    "timeline-and-questions": ("light", ".msgl-docks"),
+    "life-lines-and-batches": ("dark", ".msgl-docks"),
+    "tour": ("light", None),
+    "quiz": ("light", None),
+    "side-by-side": ("dark", None),
 }
 
 
-def take(browser: Any, page: Path, address: str, scheme: str, path: Path) -> None:
-    """The whole page as it is once it has settled."""
+def take(browser: Any, page: Path, address: str, keys: str, scheme: str, pictures: dict[Path, str | None]) -> None:
+    """Pictures of a page once it has settled: of an element, of what fits on a screen (None), or of all ("")."""
     context = browser.new_context(viewport=SIZE, color_scheme=scheme, reduced_motion="reduce")
     tab = context.new_page()
     tab.goto(page.as_uri() + address)
     tab.wait_for_selector("body[data-ready=true]")
+    for key in keys:
+        tab.keyboard.press(key)
     tab.wait_for_timeout(600)  # what is read in the background
-    tab.screenshot(path=path, full_page=True)
+    for path, part in pictures.items():
+        if part:
+            tab.locator(part).screenshot(path=path)
+        else:
+            tab.screenshot(path=path, full_page=part is not None)
     context.close()
 
 
@@ -68,16 +74,17 @@ def main() -> None:
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, launched() as browser:
-        for page, address, name in SHOTS:
+        for page, address, name, *keys in SHOTS:
             html = Path(folder) / f"{page}.html"
             if not html.exists():
                 PAGES[page](html)
             for scheme in SCHEMES:
-                picture = out / f"{name}-{scheme}.png"
-                take(browser, html, address, scheme, picture)
-                if README.get(name) == scheme:
-                    (ROOT / "docs" / f"{name}.png").write_bytes(picture.read_bytes())
-                print(picture)
+                pictures: dict[Path, str | None] = {out / f"{name}-{scheme}.png": ""}
+                shown, part = README.get(name, ("", None))
+                if shown == scheme:
+                    pictures[ROOT / "docs" / f"{name}.png"] = part
+                take(browser, html, address, "".join(keys), scheme, pictures)
+                print(*pictures)
 
 
 if __name__ == "__main__":
