@@ -226,6 +226,9 @@ def test_a_reader_answers_and_the_engine_marks(chromium: Any, tmp_path: Path) ->
         page.settle()
         page.check(cut(trace, q.before), q.before)
         assert page.data(".msgl")[0]["last"] == str(q.before), "later steps are not there"
+        assert not {"eviction", "questions"} & {m["view"] for m in page.data(".msgl-tab")}, (
+            "what foretells is not there"
+        )
         page.page.locator(".msgl-prompt").focus()
         assert page.press("End", "ArrowRight", "Shift+ArrowRight") == q.before
         assert q.event not in page.page.content().split('id="panel"')[0]

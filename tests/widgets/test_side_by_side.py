@@ -73,6 +73,13 @@ def test_one_player_moves_both(chromium: Any, tmp_path: Path) -> None:
     ends = sorted({0, *(trace.at(s).t for trace in traces for s in range(1, trace.history.last + 1))})
     now = ends[place] + 1e-9
     stand(tuple(max(s for s in range(tr.history.last + 1) if s == 0 or tr.at(s).t <= now) for tr in traces))
+    page.page.locator(".msgl-clock").select_option("step")
+    page.page.locator(".msgl-breakkind").first.select_option("finish")
+    page.page.locator(".msgl-play").first.focus()
+    for key in ("Home", "n"):
+        page.page.keyboard.press(key)
+        page.settle()
+    stand((15, 15))
     page.page.locator(".msgl-side:nth-child(2) .msgl-request[data-uid='5']").click()
     page.settle()
     assert [m["uid"] for m in page.data(".msgl-request.msgl-hi")] == ["5", "5"], "in both"

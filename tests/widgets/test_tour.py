@@ -93,6 +93,8 @@ def test_sentences_move_the_player_both_ways(chromium: Any, tmp_path: Path) -> N
     for i in (last - 1, last - 2):
         page.page.locator(".msgl-before").click()
         stands(i)
+    page.page.keyboard.press("n")  # with the focus inside: the tour's, not the player's
+    stands(last - 1)
     page.page.locator(".msgl-sentence[data-number='3'] .msgl-link").click()
     stands(3)
     assert page.press("ArrowRight") == 2, "the player is the reader's too"

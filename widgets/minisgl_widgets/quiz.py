@@ -18,6 +18,8 @@ from minisgl_widgets.question import TOPICS, Question
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.session import Session
 
+FORETELLERS = ("eviction", "questions")  # tabs that say what will happen
+
 
 class Quiz(Page):
     """Questions about a recorded run, played in the browser: ``Quiz(trace)`` as a cell's last expression.
@@ -51,6 +53,7 @@ class Quiz(Page):
         first, pieces = self._pieces()
         panel = {
             "kind": "quiz",
+            "without": FORETELLERS,
             "title": self.title,
             "topic": self.topic,
             "seed": self.seed,

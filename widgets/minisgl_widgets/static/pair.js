@@ -52,6 +52,9 @@ export class Pair {
     this.clock = h("select", { class: "msgl-speed msgl-clock", "aria-label": "the clock that both share", onchange: () => this._clock(this.clock.value) },
       h("option", { value: "step", selected: data.clock === "step" }, "same step"), h("option", { value: "time", selected: data.clock === "time" }, "same time"));
     this.player.el.querySelector(".msgl-keys")?.append(this.clock);
+    const { breaks } = stages[0].player; // where to stop is looked for in the left run
+    this.player.breaks.el.replaceWith(breaks.el);
+    this.player.breaks = breaks;
     this.note = h("p", { class: "msgl-pairnote", role: "status" });
     this.sides = stages.map((stage) => h("div", { class: "msgl-side" }, stage.root));
     this.top = h("div", { class: "msgl-top" }, this.player.el, this.note);

@@ -74,8 +74,9 @@ import { PANELS } from "./panels.js";
  *   everything a view draws: `state` after `step`, the `delta` that led there, the kind of each page (an index into KINDS)
  *   and how many there are of each, pages that are pending or changed owner in this step, and `suspects`: what is wrong with
  *   which page
- * @typedef {{live?: boolean, compact?: boolean, start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
- *   heading?: HTMLElement}} Options compact: only pages, requests and the left tabs, so that two stages fit side by side
+ * @typedef {{live?: boolean, compact?: boolean, without?: string[], start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
+ *   heading?: HTMLElement}} Options compact: only pages, requests and the left tabs, so that two stages fit side by
+ *   side; without: ids of tabs that it has not
  */
 
 const REST = 200; // milliseconds without a move after which others are told where the player is
@@ -83,7 +84,7 @@ const REST = 200; // milliseconds without a move after which others are told whe
 /** One place where a record is shown. */
 export class Stage {
   /** @param {HTMLElement} el @param {RunStore} store @param {Options} [options] */
-  constructor(el, store, { live = false, compact = false, start = -1, send = null, rested = () => {}, heading } = {}) {
+  constructor(el, store, { live = false, compact = false, without = [], start = -1, send = null, rested = () => {}, heading } = {}) {
     this.store = store;
     this.live = live;
     this.send = send;
@@ -118,7 +119,7 @@ export class Stage {
     this.views = [this.player, this.lamp, this.copy, strip, ledger, requests, tree, handoffs, words];
     /** @type {Dock[]} */
     this.docks = [];
-    for (const side of /** @type {("left" | "right")[]} */ (compact ? ["left"] : ["left", "right"])) this.docks.push(new Dock(this, side, VIEWS.filter((kind) => kind.dock === side)));
+    for (const side of /** @type {("left" | "right")[]} */ (compact ? ["left"] : ["left", "right"])) this.docks.push(new Dock(this, side, VIEWS.filter((kind) => kind.dock === side && !without.includes(kind.id))));
     this.waiting = h("p", { class: "msgl-nothing" }, "No step has been recorded yet. Run or step the engine, and it appears here.");
     if (compact) this.views = [this.player, this.lamp, strip, requests];
     this.body = compact ? arrangeFew([strip, requests, this.docks[0]]) : arrange({ strip, words, ledger, handoffs, requests, tree }, this.docks);
@@ -398,6 +399,7 @@ export default () => {
       const stage = new Stage(el, store, {
         live: Boolean(model.get("live")),
         compact: Boolean(model.get("compact")),
+        without: model.get("without") ?? [],
         start: model.get("start") ?? -1,
         send: exported ? null : (message) => tell(model, message),
         rested: exported ?? (({ cursor, pinned }) => cursor && tell(model, { kind: "looked", step: cursor.step, selection: tellable(pinned) })),

@@ -42,7 +42,7 @@ export class Tour {
     this.el = h("section", { class: "msgl-tour", "aria-label": "tour" }, this.prose,
       h("div", { class: "msgl-tourkeys" }, this.place, button("before", "Back (p)", -1), button("onward", "Next (n)", 1)));
     stage.head.prepend(this.el);
-    document.addEventListener("keydown", (e) => this._key(e));
+    document.addEventListener("keydown", (e) => this._key(e), true); // before the stage, where n goes to a breakpoint
     this.go(0);
   }
 
@@ -93,5 +93,6 @@ export class Tour {
     else if (event.key === "p" || (within && event.key === "ArrowUp")) this.go(this.at - 1);
     else if (target !== document.body || !this.stage.player.key(event)) return;
     event.preventDefault();
+    event.stopPropagation();
   }
 }
