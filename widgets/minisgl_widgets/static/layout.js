@@ -67,15 +67,6 @@ export class Dock {
     event.stopPropagation();
   }
 
-  /** Do without a view. @param {string} id */
-  drop(id) {
-    const at = this.kinds.findIndex((kind) => kind.id === id);
-    if (at < 0) return;
-    this.kinds = this.kinds.filter((kind) => kind.id !== id);
-    this.tabs.splice(at, 1)[0].remove();
-    if (this.shown === id) this.show(this.kinds[0].id);
-  }
-
   close() {
     for (const view of this.made.values()) view.close?.();
   }

@@ -66,7 +66,6 @@ export class Quiz {
       h("div", { class: "msgl-quizhead" }, this.place, this.keys = h("span", { class: "msgl-hint" }, "keys 1 to 5 or a number and Enter answer; n goes on"), this.score, this.next),
       this.prompt, this.choices, this.verdict);
     stage.head.prepend(this.el);
-    for (const dock of stage.docks) dock.drop("eviction"); // it would give the answer away
     document.addEventListener("keydown", (e) => this._key(e), true); // before the stage, where n goes to a breakpoint
     if (stage.store.ready) this.ask();
     else {
