@@ -17,17 +17,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "widgets")]
 
-from minisgl_widgets import Quiz, Session, SideBySide, Tour, runs  # noqa: E402
+from minisgl_widgets import Quiz, Replay, SideBySide, Tour, runs  # noqa: E402
+from minisgl_widgets.page import Page  # noqa: E402
 from tests.chromium import launched  # noqa: E402
 
 SIZE = {"width": 1280, "height": 720}  # a projector's
 SCHEMES = ("light", "dark")
 
-PAGES: dict[str, Callable[[Path], Path]] = {
-    **{name: lambda path, name=name: Session(runs.load(name)).export_html(path) for name in runs.names},
-    "tour": lambda path: Tour.of("shared_preface").export_html(path),
-    "quiz": lambda path: Quiz(runs.load("small_cache"), seed=3).export_html(path),
-    "side-by-side": lambda path: SideBySide(runs.load("reserve"), runs.load("retract")).export_html(path),
+OTHERS: dict[str, Callable[[], Page]] = {  # pages that are not a packaged run by itself
+    "tour": lambda: Tour.of("shared_preface"),
+    "quiz": lambda: Quiz(runs.load("small_cache"), seed=3),
+    "side-by-side": lambda: SideBySide(runs.load("reserve"), runs.load("retract")),
 }
 # (page, address, name, keys to press): where each view has something to show
 SHOTS = (
@@ -77,7 +77,7 @@ def main() -> None:
         for page, address, name, *keys in SHOTS:
             html = Path(folder) / f"{page}.html"
             if not html.exists():
-                PAGES[page](html)
+                (OTHERS[page]() if page in OTHERS else Replay(runs.load(page))).export_html(html)
             for scheme in SCHEMES:
                 pictures: dict[Path, str | None] = {out / f"{name}-{scheme}.png": ""}
                 shown, part = README.get(name, ("", None))
