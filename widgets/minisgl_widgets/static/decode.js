@@ -11,6 +11,16 @@ export function bytesOf(data) {
   return data instanceof ArrayBuffer ? new Uint8Array(data) : new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 }
 
+/** What a page holds as text: base64, decoded by the browser itself where it can. @param {string} text @returns {Uint8Array} */
+export function fromBase64(text) {
+  const native = /** @type {any} */ (Uint8Array).fromBase64;
+  if (native) return native(text);
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
+
 const utf8 = new TextDecoder();
 
 /** Where the numbers of a kind of list are. @param {string} kind */

@@ -1,6 +1,6 @@
 // @ts-check
 import { h, say, count, middle } from "./look.js";
-import { partsOf, inflate } from "./decode.js";
+import { fromBase64, partsOf, inflate } from "./decode.js";
 
 const LONGEST_EVENT = 260; // characters of a sentence shown
 
@@ -31,7 +31,7 @@ export function resultOf({ title, topic, seed, questions }, marks) {
 
 /** Add a piece of the record. @param {import("./record.js").RunStore} store @param {string} piece in base64 */
 async function addPiece(store, piece) {
-  const parts = partsOf(Uint8Array.from(atob(piece), (c) => c.charCodeAt(0)));
+  const parts = partsOf(fromBase64(piece));
   for (const part of parts) await inflate(part);
   const named = parts.map(({ name, first, count: n }) => /** @type {[string, number, number]} */ ([name, first, n]));
   const { first, count: n } = parts[0];

@@ -61,6 +61,7 @@ import { suspectsOf } from "./ghosts.js";
 import { Words } from "./words.js";
 import { SavePicture } from "./picture.js";
 import { CopyPath, fragmentOf, placeOf } from "./path.js";
+import { fromBase64 } from "./decode.js";
 import { Dock, arrange, arrangeFew } from "./layout.js";
 import { VIEWS } from "./views.js";
 import { PANELS } from "./panels.js";
@@ -373,8 +374,9 @@ function tell(model, message) {
 
 /** @param {any} model @param {RunStore} store */
 function readRecord(model, store) {
-  const record = model.get("record");
-  if (record?.byteLength) void store.load(record);
+  const record = model.get("record"); // bytes; in a page base64
+  const bytes = typeof record === "string" ? fromBase64(record) : record;
+  if (bytes?.byteLength) void store.load(bytes);
 }
 
 export default () => {
