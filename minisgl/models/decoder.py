@@ -64,6 +64,7 @@ class Decoder(nn.Module):
             self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
             self.lm_head = Linear(config.hidden_size, config.vocab_size)
         self.to(dtype)
+        self.config = config
         self.tied = config.tied_embeddings
         self.rotary = Rotary(inverse_frequencies(config.rope, config.head_dim).to(device), config.rope.attention_factor)
 

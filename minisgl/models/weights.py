@@ -11,7 +11,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from minisgl.errors import ModelFormatError, ModelNotFoundError
-from minisgl.layers import FusedLinear, can_pack
+from minisgl.layers import FusedLinear
 from minisgl.models.config import ModelConfig, read_json
 from minisgl.models.decoder import Decoder
 
@@ -41,8 +41,6 @@ def load_model(config: ModelConfig, folder: str | Path, dtype: torch.dtype, devi
             target.copy_(files[name].get_tensor(name))
     except SafetensorError as error:
         raise ModelFormatError(f"the weights in {folder} cannot be read: {error}") from error
-    if can_pack(device, dtype):
-        model.pack()
     return model
 
 
