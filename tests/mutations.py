@@ -380,7 +380,9 @@ MUTATIONS = (
         case=28,
         broken="the pool is not zeroed",
         file="kvcache/pool.py",
-        edits={"torch.zeros(shape, dtype": "torch.full(shape, torch.nan, dtype"},
+        edits={
+            "self.data = huge_zeros(*shape, dtype=dtype)": "self.data = huge_zeros(*shape, dtype=dtype).fill_(torch.nan)"
+        },
         test="tests/engine/test_pool.py::test_store_three_tokens",
     ),
     # -- overlap -----------------------------------------------------------------------------------------------------

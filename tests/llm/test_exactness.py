@@ -113,6 +113,11 @@ def test_smollm2_batched(smollm2, smollm2_reference, config):
     assert outputs(smollm2, SMOL_PROMPTS, 64, **config) == smollm2_reference
 
 
+def test_smollm2_on_torch(smollm2, smollm2_reference):
+    config = {"page_size": 4, "prefix_cache": "radix", "max_prefill_tokens": 13, "kernels": "torch"}
+    assert outputs(smollm2, SMOL_PROMPTS, 64, **config) == smollm2_reference
+
+
 def test_smollm2_alone(smollm2, smollm2_reference):
     config = {"page_size": 4, "prefix_cache": "radix", "max_prefill_tokens": 13}
     assert outputs(smollm2, SMOL_PROMPTS, 64, batched=False, **config) == smollm2_reference
