@@ -380,9 +380,7 @@ MUTATIONS = (
         case=28,
         broken="the pool is not zeroed",
         file="kvcache/pool.py",
-        edits={
-            "self.data = huge_zeros(*shape, dtype=dtype)": "self.data = huge_zeros(*shape, dtype=dtype).fill_(torch.nan)"
-        },
+        edits={"huge_zeros(*shape, dtype=dtype)\n        else": "torch.full(shape, torch.nan)\n        else"},
         test="tests/engine/test_pool.py::test_store_three_tokens",
     ),
     # -- overlap -----------------------------------------------------------------------------------------------------
