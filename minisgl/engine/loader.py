@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from torch import nn
 
 from minisgl.attention import TorchAttention
 from minisgl.config import EngineConfig
@@ -21,7 +22,7 @@ from minisgl.errors import ConfigError, ModelFormatError
 from minisgl.kernel import KernelsMissingError, NativeDecoder, NativeRunner, library
 from minisgl.kernel.native import DTYPES
 from minisgl.kvcache.pool import KVPool
-from minisgl.layers import can_pack
+from minisgl.layers import Linear, can_pack
 from minisgl.models.config import ModelConfig, read_json
 from minisgl.models.decoder import Decoder
 from minisgl.models.hub import resolve_model
@@ -169,15 +170,20 @@ def _shared(
     key = (folder.resolve(), times, dtype, device, kernels)
     decoder = _loaded.get(key)
     if decoder is None:
-        plain = load_model(config, folder, dtype, device)
         if kernels == "cpp":
-            decoder = NativeDecoder(plain)
+            decoder = NativeDecoder(config, dtype)
+            decoder.finish(load_model(config, folder, dtype, device, decoder.take))
+        elif can_pack(device, dtype):
+            decoder = load_model(config, folder, dtype, device, _packed)
         else:
-            decoder = plain
-            if can_pack(device, dtype):
-                plain.pack()
+            decoder = load_model(config, folder, dtype, device)
         _loaded[key] = decoder
     return decoder
+
+
+def _packed(module: nn.Module) -> None:
+    if isinstance(module, Linear):
+        module.pack()
 
 
 def _device(name: str) -> torch.device:
@@ -199,10 +205,13 @@ def _tokenizer(folder: Path) -> Any:
     files = [folder / name for name in names if (folder / name).exists()]
     if not files:
         return None
-    from transformers import AutoTokenizer  # takes seconds to import, and only this line needs it
+    import transformers  # here, and no more of it than this model needs: all of it takes seconds to import
 
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        config = folder / "tokenizer_config.json"
+        plain = config.exists() and read_json(config).get("tokenizer_class") == "PreTrainedTokenizerFast"
+        kind = transformers.PreTrainedTokenizerFast if plain else transformers.AutoTokenizer
+        return kind.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # what a damaged file raises is the libraries' choice, down to a bare Exception
         for file in files:
             if file.suffix == ".json":

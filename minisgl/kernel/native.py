@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import cast
 from weakref import finalize
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from minisgl.core import Batch
 from minisgl.kernel.build import library
 from minisgl.kvcache.pool import KVPool, huge_zeros
-from minisgl.layers import Linear
+from minisgl.layers import FusedLinear, Linear
+from minisgl.models.config import ModelConfig
 from minisgl.models.decoder import Decoder, DecoderLayer, Embedding
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -54,58 +56,68 @@ class _Batch(ctypes.Structure):
 
 
 class NativeDecoder:
-    """The weights of ``decoder``, taken over one by one as packed panels, so that they exist once.
+    """The weights of a decoder as the kernels read them: packed panels, side by side in one piece of memory.
 
-    ``decoder`` is of no use afterwards. A tied output layer and embedding share one copy. Engines may share one.
+    Load with :meth:`take` as :func:`minisgl.models.weights.load_model`'s ``filled``, then give the model to
+    :meth:`finish`; it is of no use otherwise. A tied output layer and embedding share one copy. Engines may share one.
     """
 
-    def __init__(self, decoder: Decoder) -> None:
-        self.config = decoder.config
-        self.dtype = decoder.norm.weight.dtype
-        self.rotary = decoder.rotary
-        self._kept: list[Tensor] = []  # what the structures point to
+    def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
+        self.config, self.dtype = config, dtype
         self._width = library().vector_width()
+        model = Decoder(config, dtype, "cpu")  # shapes only
+        sizes = [self._panels(*m.weight.shape) for m in model.modules() if isinstance(m, (Linear, Embedding))]
+        self._free = huge_zeros(sum(map(math.prod, sizes)), dtype=torch.int32)  # a tied head's share is never touched
+        self._linears: dict[nn.Module, _Linear] = {}
+        self._kept: list[Tensor] = []  # what the structures point to
+
+    def take(self, module: nn.Module) -> None:
+        """Move a module's weights into the panels."""
+        if not isinstance(module, (Linear, Embedding)) or module.weight.data_ptr() == 0:
+            return  # a norm, or a head whose embedding was taken
+        weight, bias = module.weight.data, getattr(module, "bias", None)
+        gated = isinstance(module, FusedLinear) and "gate_proj" in module.parts
+        outputs, inputs = weight.shape
+        panels = self._panels(outputs, inputs)
+        to = self._free[: math.prod(panels)].view(panels)
+        self._free = self._free[math.prod(panels) :]
+        pack(weight, to, gated)
+        self._kept.append(to)
+        linear = _Linear(to.data_ptr(), None, inputs, panels[0] * panels[2] if gated else outputs)
+        if bias is not None:
+            column = torch.zeros(panels[0], 1, panels[2], dtype=torch.int32)
+            pack(bias.data.float()[:, None], column, gated)
+            self._kept.append(column)
+            linear.bias = column.data_ptr()
+        self._linears[module] = linear
+        module.weight.data = module.weight.new_empty(0)
+
+    def finish(self, model: Decoder) -> None:
+        """Note where everything lies, now that all modules were taken."""
+        self.rotary = model.rotary
         self.layers = (_Layer * self.config.num_layers)()
-        for to, layer in zip(self.layers, cast("list[DecoderLayer]", decoder.layers), strict=True):
+        for to, layer in zip(self.layers, cast("list[DecoderLayer]", model.layers), strict=True):
             attention, mlp = layer.self_attn, layer.mlp
-            to.qkv, to.output = self._linear(attention.qkv_proj), self._linear(attention.o_proj)
-            gate_up = mlp.gate_up_proj
-            self._interleave(gate_up)
-            to.gate_up, to.down = self._linear(gate_up), self._linear(mlp.down_proj)
+            to.qkv, to.output = self._linears[attention.qkv_proj], self._linears[attention.o_proj]
+            to.gate_up, to.down = self._linears[mlp.gate_up_proj], self._linears[mlp.down_proj]
             to.input_norm = self._vector(layer.input_layernorm.weight)
             to.post_norm = self._vector(layer.post_attention_layernorm.weight)
             if attention.q_norm is not None and attention.k_norm is not None:
                 to.q_norm, to.k_norm = self._vector(attention.q_norm.weight), self._vector(attention.k_norm.weight)
-        self.norm = self._vector(decoder.norm.weight)
-        self.embedding = self._linear(decoder.embed_tokens)
-        self.head = self.embedding if decoder.tied else self._linear(decoder.lm_head)
+        self.norm = self._vector(model.norm.weight)
+        self.embedding = self._linears[model.embed_tokens]
+        self.head = self._linears.get(model.lm_head, self.embedding)
+        self._linears.clear()
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of all weights."""
         return sum(t.numel() * t.element_size() for t in self._kept)
 
-    def _linear(self, module: Linear | Embedding) -> _Linear:
-        """Its weight ``[out, in]`` as panels ``[out / panel, units of in, panel]``; a unit is 32 bits."""
-        outputs, inputs = module.weight.shape
-        packed = pack(module.weight.data, 2 * self._width)
-        self._kept.append(packed)
-        module.weight.data = module.weight.new_empty(0)
-        bias = getattr(module, "bias", None)
-        return _Linear(packed.data_ptr(), self._vector(bias) if bias is not None else None, inputs, outputs)
-
-    def _interleave(self, gate_up: Linear) -> None:
-        """Let a panel hold a vector of gates and the vector of ups that belongs to it."""
-
-        def together(both: Tensor) -> Tensor:
-            parts = both.view(2, -1, *both.shape[1:])
-            short = -parts.shape[1] % self._width
-            parts = F.pad(parts, (0, 0) * (both.dim() - 1) + (0, short))
-            return parts.unflatten(1, (-1, self._width)).transpose(0, 1).reshape(-1, *both.shape[1:])
-
-        gate_up.weight.data = together(gate_up.weight.data)
-        if gate_up.bias is not None:
-            gate_up.bias.data = together(gate_up.bias.data)
+    def _panels(self, outputs: int, inputs: int) -> tuple[int, int, int]:
+        """Shape of a weight when packed: ``[panels, units of inputs, outputs of a panel]``; a unit is 32 bits."""
+        panel, per_unit = 2 * self._width, 4 // self.dtype.itemsize
+        return -(-outputs // panel), -(-inputs // per_unit), panel
 
     def _vector(self, values: Tensor) -> int:
         """Float32, filled up to whole panels with zeros."""
@@ -114,18 +126,21 @@ class NativeDecoder:
         return kept.data_ptr()
 
 
-def pack(weight: Tensor, panel: int) -> Tensor:
-    """``[out, in]`` of float32 or bfloat16 -> int32 ``[out / panel, units of in, panel]``, filled up with zeros."""
-    per_unit = 4 // weight.element_size()
-    if short := -weight.shape[1] % per_unit:
-        weight = F.pad(weight, (0, short))
-    units = weight.view(torch.int32)
-    whole, rest = divmod(len(units), panel)
-    packed = huge_zeros(whole + bool(rest), units.shape[1], panel, dtype=torch.int32)
-    packed[:whole].copy_(units[: whole * panel].view(whole, panel, -1).transpose(1, 2))
-    if rest:
-        packed[whole, :, :rest] = units[whole * panel :].T
-    return packed
+def pack(weight: Tensor, to: Tensor, gated: bool = False) -> None:
+    """Write ``[out, in]``, float32 or bfloat16, to int32 ``[panels, units of in, outputs of a panel]``.
+
+    What fills up the last panel is 0. A ``gated`` weight has all gates before all ups; in the panels half a panel of
+    these stands beside half a panel of those.
+    """
+    panels, steps, panel = to.shape
+    if odd := weight.shape[1] % (4 // weight.element_size()):
+        weight = F.pad(weight, (0, odd))
+    units = weight.view(torch.int32).unflatten(0, (2 if gated else 1, -1))
+    if short := panels * panel // len(units) - units.shape[1]:
+        units = F.pad(units, (0, 0, 0, short))
+    halves = (2, panels, panel // 2, steps) if gated else (panels, 2, panel // 2, steps)
+    order = (1, 3, 0, 2) if gated else (0, 3, 1, 2)
+    to.view(panels, steps, 2, panel // 2).copy_(units.reshape(halves).permute(order))
 
 
 class NativeRunner:

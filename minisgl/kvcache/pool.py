@@ -64,7 +64,7 @@ def huge_zeros(*shape: int, dtype: torch.dtype) -> Tensor:
     size = math.prod(shape) * dtype.itemsize
     if size < HUGE:
         return torch.zeros(shape, dtype=dtype)
-    area = mmap.mmap(-1, size + HUGE)  # the tensor keeps it alive
+    area = mmap.mmap(-1, size + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # the tensor keeps it alive
     if hasattr(mmap, "MADV_HUGEPAGE"):
         area.madvise(mmap.MADV_HUGEPAGE)
     whole = torch.frombuffer(area, dtype=torch.uint8)

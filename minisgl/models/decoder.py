@@ -88,12 +88,6 @@ class Decoder(nn.Module):
         if self.tied:
             self.lm_head.weight = self.embed_tokens.weight
 
-    def pack(self) -> None:
-        """Give every linear layer's weight to oneDNN; see :meth:`minisgl.layers.Linear.pack`."""
-        for module in self.modules():
-            if isinstance(module, Linear):
-                module.pack()
-
     @property
     def weight_bytes(self) -> int:
         """Bytes of all weights. Packing a tied output layer adds a second copy of it."""

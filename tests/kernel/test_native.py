@@ -130,8 +130,15 @@ class TestOnlyItsOwnHistoryDecides:
 
 
 def test_packing_by_hand():
-    weight = torch.arange(10.0).view(5, 2)  # five outputs, two inputs
-    packed = native.pack(weight, 4).view(torch.float32)
-    assert packed.tolist() == [[[0, 2, 4, 6], [1, 3, 5, 7]], [[8, 0, 0, 0], [9, 0, 0, 0]]]
-    halves = native.pack(torch.arange(15.0).view(5, 3).bfloat16(), 4).view(torch.bfloat16)  # the third has no partner
-    assert halves[0].tolist() == [[0, 1, 3, 4, 6, 7, 9, 10], [2, 0, 5, 0, 8, 0, 11, 0]]
+    weight, packed = torch.arange(10.0).view(5, 2), torch.zeros(2, 2, 4, dtype=torch.int32)  # five outputs, two inputs
+    native.pack(weight, packed)
+    assert packed.view(torch.float32).tolist() == [[[0, 2, 4, 6], [1, 3, 5, 7]], [[8, 0, 0, 0], [9, 0, 0, 0]]]
+    native.pack(torch.arange(15.0).view(5, 3).bfloat16(), packed.zero_())  # the third input has no partner
+    first = packed.view(torch.bfloat16)[0]
+    assert first.tolist() == [[0, 1, 3, 4, 6, 7, 9, 10], [2, 0, 5, 0, 8, 0, 11, 0]]
+
+
+def test_packing_gates_and_ups_by_hand():
+    both, packed = torch.tensor([1.0, 2, 3, -1, -2, -3]), torch.zeros(2, 1, 4, dtype=torch.int32)  # three of either
+    native.pack(both[:, None], packed, gated=True)
+    assert packed.view(torch.float32).flatten().tolist() == [1, 2, -1, -2, 3, 0, -3, 0]
