@@ -3,7 +3,6 @@
 // product, and KV, have the model's dtype.
 #include <omp.h>
 
-#include <memory>
 #include <vector>
 
 #include "attention.h"
@@ -51,6 +50,11 @@ struct Item {  // tokens of one request that attend together, for some heads; th
 // Tokens go through the layers at most this many at a time: activations stay in the cache and memory stays flat.
 constexpr int WINDOW = 512;
 
+struct Window {
+  int begin, count;  // of the batch's tokens
+  std::vector<Item> items;
+};
+
 template <class T> struct Decoder {
   const Model& m;
   const Pool pool;
@@ -60,7 +64,9 @@ template <class T> struct Decoder {
   std::vector<int32_t> normed, queries, attended, gated, sampled;
   std::vector<AttentionScratch<T>> scratch;
   std::vector<Token> tokens;
-  std::vector<Item> spans, items;
+  std::vector<Item> spans;
+  std::vector<Window> windows;
+  Team team;
 
   // The extra vector keeps rows from lying a power of two apart, where they would share few lines of the cache.
   static int padded(int units) { return round_up(units, NR) + W; }
@@ -86,19 +92,19 @@ template <class T> struct Decoder {
       tokens.back().sample = b.samples[i];
       samples += b.samples[i] >= 0;
     }
-    resize(std::min<int>(WINDOW, tokens.size()), samples, threads);
-    std::unique_ptr<Team> team;
+    windows.resize((tokens.size() + WINDOW - 1) / WINDOW);
+    for (size_t i = 0; i < windows.size(); i++) {
+      windows[i].begin = i * WINDOW;
+      windows[i].count = std::min<int>(WINDOW, tokens.size() - i * WINDOW);
+      find_items(windows[i], threads);
+    }
+    resize(windows[0].count, samples, threads);
+    team.begin(windows.size() * (2 + 8 * m.layers) + 1);
 #pragma omp parallel num_threads(threads)
     {
-#pragma omp single
-      team = std::make_unique<Team>(omp_get_num_threads());
-      for (int begin = 0; begin < int(tokens.size()); begin += WINDOW) {
-        int count = std::min<int>(WINDOW, tokens.size() - begin);
-#pragma omp single
-        find_items(&tokens[begin], count, team->size);
-        window(*team, b, &tokens[begin], count);
-      }
-      multiply<T>(*team, sampled.data(), hidden_units, samples, m.head, [&](int row, int panel, const float* piece) {
+      Member member{team, omp_get_thread_num(), threads};
+      for (const Window& w : windows) pass(member, b, w);
+      multiply<T>(member, sampled.data(), hidden_units, samples, m.head, [&](int row, int panel, const float* piece) {
         int begin = panel * NR;
         memcpy(b.logits + int64_t(row) * m.vocab + begin, piece, std::min(NR, m.vocab - begin) * sizeof(float));
       });
@@ -121,25 +127,29 @@ template <class T> struct Decoder {
   }
 
   // One token's heads stay together if there are enough requests to go round, as their KV lies side by side.
-  void find_items(const Token* t, int count, int threads) {
+  void find_items(Window& w, int threads) {
+    const Token* t = &tokens[w.begin];
     int most = std::max(1, ROWS / group);
     spans.clear();
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < w.count; i++) {
       bool joins = i && t[i].request == t[i - 1].request && spans.back().count < most;
       if (joins)
         spans.back().count++;
       else
         spans.push_back({i, 1, 0, m.kv_heads});
     }
-    items.clear();
+    w.items.clear();
     for (Item span : spans)
       if (span.count * group <= MR && int(spans.size()) >= 4 * threads)
-        items.push_back(span);
+        w.items.push_back(span);
       else
-        for (int h = 0; h < m.kv_heads; h++) items.push_back({span.token, span.count, h, 1});
+        for (int h = 0; h < m.kv_heads; h++) w.items.push_back({span.token, span.count, h, 1});
   }
 
-  void window(Team& team, const Batch& b, const Token* t, int count) {
+  void pass(Member& team, const Batch& b, const Window& w) {
+    const Token* t = &tokens[w.begin];
+    const std::vector<Item>& items = w.items;
+    int count = w.count;
     auto add = [&](int row, int panel, const float* piece) {
       float* to = &residual[row * hidden_width + panel * NR];
       for (int half = 0; half < NR; half += W) store(to + half, load<vf>(to + half) + load<vf>(piece + half));
@@ -172,7 +182,7 @@ template <class T> struct Decoder {
           after = paged(items[i + 1]);
           after_keys = std::min(KEYS, t[items[i + 1].token].position + items[i + 1].count);
         }
-        attend<T>(scratch[omp_get_thread_num()], task, after_keys ? &after : nullptr, after_keys, [&](int h, int row) {
+        attend<T>(scratch[team.thread], task, after_keys ? &after : nullptr, after_keys, [&](int h, int row) {
           T* to = (T*)&attended[(item.token + row / group) * attended_units];
           return to + ((item.head + h) * group + row % group) * m.head_dim;
         });

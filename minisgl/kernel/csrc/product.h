@@ -41,7 +41,7 @@ template <class T, size_t... I> Tile choose_tile(int rows, std::index_sequence<I
 template <class T> Tile choose_tile(int rows) { return choose_tile<T>(rows, std::make_index_sequence<MR>()); }
 
 // x [rows][in], rows ldx units apart, times w; finish(row, panel, float[NR]) gets every piece of the result once.
-template <class T, class F> void multiply(Team& team, const int32_t* x, int ldx, int rows, const Linear& w, F finish) {
+template <class T, class F> void multiply(Member& team, const int32_t* x, int ldx, int rows, const Linear& w, F finish) {
   constexpr int BLOCK = 10 * MR;  // rows that go through one panel while it lies in the cache
   int panels = (w.out + NR - 1) / NR, blocks = (rows + BLOCK - 1) / BLOCK, steps = (w.in + PER<T> - 1) / PER<T>;
   team.share(panels * blocks, [&](int item) {
