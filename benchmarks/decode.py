@@ -39,7 +39,7 @@ def prompt(i: int, length: int) -> list[int]:
 
 
 def decode_steps(llm: LLM, running: int, context: int, steps: int, patience: float) -> Iterator[tuple[float, float]]:
-    """Seconds of each decode step of ``running`` requests of about ``context`` tokens, and of the model's part of it."""
+    """Seconds of each decode step of ``running`` requests of about ``context`` tokens, and of the model in it."""
     runner = llm.scheduler.executor.runner
     own, spent = runner.logits, 0.0
 

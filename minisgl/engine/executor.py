@@ -77,8 +77,9 @@ class EngineExecutor:
     def _compute(self, batch: Batch) -> Computed:
         started = self.now()
         self.pool.poison(batch.poison)
-        scatter(self.token_pool, batch.token_writes)
-        scatter(self.page_table, batch.slot_writes)
+        write = write_runs if self.page_table.device.type == "cpu" else scatter
+        write(self.token_pool, batch.token_writes)
+        write(self.page_table, batch.slot_writes)
         if self.poison:
             check_reads(self.pool, self.page_table, batch)
         logits = self.runner.logits(batch, self.page_table, self.token_pool)
@@ -94,8 +95,11 @@ class EngineExecutor:
         width = self.token_pool.shape[1]
         # max_tokens is clamped to what max_seq_len leaves, so every token has its place; past it lies the next row
         assert max(ends) < width, f"samples for positions {ends}, and rows hold {width} tokens"
-        places = torch.tensor([batch.rows[i] * width + batch.ends[i] for i in drawn], dtype=torch.int64)
-        self.token_pool.view(-1)[places.to(tokens.device)] = tokens.int()
+        places = np.array([batch.rows[i] * width + batch.ends[i] for i in drawn])
+        if tokens.device.type == "cpu":
+            self.token_pool.view(-1).numpy()[places] = tokens.numpy()
+        else:
+            self.token_pool.view(-1)[torch.from_numpy(places).to(tokens.device)] = tokens.int()
         return tokens
 
     def collect(self) -> BatchResult:
@@ -112,8 +116,21 @@ class EngineExecutor:
             self._worker.shutdown()
 
 
-def scatter(table: Tensor, writes: Sequence[tuple[int, int, Any]]) -> None:
-    """Write runs ``(row, start, values)`` into ``table`` ``[rows, width]`` in one copy; the later of two wins."""
+Runs = Sequence[tuple[int, int, Any]]
+
+
+def write_runs(table: Tensor, writes: Runs) -> None:
+    """Write runs ``(row, start, values)`` into ``table`` ``[rows, width]``, on the CPU; the later of two wins.
+
+    In NumPy, whose calls cost a fraction of torch's: a step has few, but a small model's step is short.
+    """
+    rows = table.numpy()
+    for row, start, values in writes:
+        rows[row, start : start + len(values)] = values
+
+
+def scatter(table: Tensor, writes: Runs) -> None:
+    """The same on any device, in one copy."""
     if not writes:
         return
     rows, starts, runs = zip(*writes, strict=True)

@@ -176,16 +176,17 @@ class NativeRunner:
 
     def logits(self, batch: Batch, page_table: Tensor, token_pool: Tensor) -> Tensor:
         """Compute the batch's tokens; float32 ``[samples, vocab_size]``, valid until the next call."""
-        wanted = np.cumsum(batch.samples, dtype=np.int32) - 1
-        samples = int(wanted[-1]) + 1
-        wanted[~np.array(batch.samples)] = -1
-        if len(self._logits) < samples:
+        order = iter(range(len(batch.samples)))
+        wanted = [next(order) if sampled else -1 for sampled in batch.samples]
+        samples = next(order, len(batch.samples))
+        if self._logits.shape[0] < samples:
             self._logits = torch.empty(samples, self._logits.shape[1])
-        columns = [np.array(column, np.int32) for column in (batch.rows, batch.starts, batch.ends)] + [wanted]
+        columns = np.array((batch.rows, batch.starts, batch.ends, wanted), np.int32)
+        requests = len(batch.rows)
         plan = _Batch(
-            len(batch.rows),
+            requests,
             page_table.shape[1],
-            *(column.ctypes.data for column in columns),
+            *(columns.ctypes.data + 4 * requests * i for i in range(4)),
             *(tensor.data_ptr() for tensor in (page_table, token_pool, self._logits)),
         )
         self._lib.forward(self._handle, self._bf16, ctypes.byref(plan), self.threads)

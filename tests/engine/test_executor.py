@@ -10,7 +10,7 @@ import torch
 
 from minisgl.config import EngineConfig
 from minisgl.engine import load_engine
-from minisgl.engine.executor import scatter
+from minisgl.engine.executor import scatter, write_runs
 from tests.engine.driver import Driver
 from tests.models.reference import reference_tokens
 
@@ -76,9 +76,10 @@ def test_a_decode_takes_its_input_from_the_token_pool_before_the_host_has_read_i
     assert tokens == reference_tokens(tiny_folder("llama"), [5, 6, 7], 3)
 
 
-def test_scatter_takes_lists_tuples_and_arrays_and_the_later_write_wins():
+@pytest.mark.parametrize("write", [write_runs, scatter])
+def test_scatter_takes_lists_tuples_and_arrays_and_the_later_write_wins(write):
     table = torch.zeros(3, 6, dtype=torch.int32)
-    scatter(table, [(0, 1, [1, 2, 3]), (2, 0, (4,)), (0, 2, np.array([8, 9, 10])), (1, 5, []), (0, 2, [11])])
+    write(table, [(0, 1, [1, 2, 3]), (2, 0, (4,)), (0, 2, np.array([8, 9, 10])), (1, 5, []), (0, 2, [11])])
     assert table.tolist() == [[0, 1, 11, 9, 10, 0], [0] * 6, [4, 0, 0, 0, 0, 0]]
 
 
