@@ -1,11 +1,14 @@
 // Attention of new tokens over KV in the paged pool, found through the page table. Blocks of keys with a running softmax
-// (FlashAttention, Dao et al. 2022), so memory does not grow with the length. Blocks begin at multiples of KEYS, and every
-// row goes through them in order: its numbers depend neither on its chunk, nor its batch, nor where its pages lie.
+// (FlashAttention, Dao et al. 2022), so memory does not grow with the length; runs of blocks are summed up apart and then
+// merged, so that threads can share a long context (Flash-Decoding, Dao et al. 2023). Blocks begin at multiples of KEYS,
+// runs at multiples of RUN, and every row adds them up in order, whoever computes them: its numbers depend neither on its
+// chunk, nor its batch, nor where its pages lie.
 #pragma once
 #include <vector>
 #include "product.h"
 
 constexpr int KEYS = 128;  // keys in a block
+constexpr int RUN = 512;   // keys in a run of blocks
 constexpr int ROWS = 96;   // about as many rows (query heads of all tokens) share a block once it is laid out for tiles
 
 // Where one layer's K and V of some KV heads lie: of the token in slot s, `head_dim` elements a head at + s * stride.
@@ -30,28 +33,58 @@ template <class T> struct Ahead {
   }
 };
 
+template <class V> void grow(V& v, size_t size) {
+  if (v.size() < size) v.resize(size);
+}
+
+// Softmax sums of some rows so far: of e^(score - largest), and of the values [width] weighted by it.
+struct Sums {
+  std::vector<float> largest, total, values;
+
+  void begin(int rows, int width) {
+    grow(largest, rows);
+    grow(total, rows);
+    grow(values, rows * width);
+    std::fill_n(largest.begin(), rows, -INFINITY);
+    std::fill_n(total.begin(), rows, 0.f);
+    std::fill_n(values.begin(), rows * width, 0.f);
+  }
+};
+
+inline float exponential(float x) { return exponential(splat(x))[0]; }
+
+// Adds row `from` of a later run to row `to` of the sums of all before.
+inline void merge(Sums& all, int to, const Sums& run, int from, int width) {
+  float now = std::max(all.largest[to], run.largest[from]);
+  float old_scale = exponential(all.largest[to] - now), new_scale = exponential(run.largest[from] - now);
+  all.largest[to] = now;
+  all.total[to] = all.total[to] * old_scale + run.total[from] * new_scale;
+  float* sums = &all.values[to * width];
+  const float* more = &run.values[from * width];
+  for (int d = 0; d < width; d += W) store(sums + d, load<vf>(sums + d) * old_scale + load<vf>(more + d) * new_scale);
+}
+
+template <class T> void write_result(const Sums& sums, int row, int width, int head_dim, T* to) {
+  for (int d = 0; d < head_dim; d += W) {
+    T part[W];
+    store_floats(part, load<vf>(&sums.values[row * width + d]) / sums.total[row]);
+    memcpy(to + d, part, std::min(W, head_dim - d) * sizeof(T));
+  }
+}
+
 // What one thread needs to attend.
 template <class T> struct AttentionScratch {
   std::vector<int32_t> keys, values;  // a block, as panels
   std::vector<float> scores;          // [MR][KEYS]
   std::vector<T> weights;             // [MR][KEYS]
-  std::vector<float> sums;            // [rows][width], not yet divided
-  std::vector<float> largest, total;  // [rows], of the softmax so far
+  Sums run, all;                      // of this run of blocks, and of all runs of the task
 
   void begin(int rows, int width) {
-    auto grow = [](auto& v, size_t size) {
-      if (v.size() < size) v.resize(size);
-    };
     grow(keys, KEYS * width);
     grow(values, KEYS * width);
     grow(scores, MR * KEYS);
     grow(weights, MR * KEYS);
-    grow(sums, rows * width);
-    grow(largest, rows);
-    grow(total, rows);
-    std::fill_n(sums.begin(), rows * width, 0.f);
-    std::fill_n(largest.begin(), rows, -INFINITY);
-    std::fill_n(total.begin(), rows, 0.f);
+    all.begin(rows, width);
   }
 
   // Turns line i of the scores, of which a row has seen the first `seen`, into weights relative to the row's largest so
@@ -59,7 +92,7 @@ template <class T> struct AttentionScratch {
   float soften(int row, int i, int seen, int end) {
     float* line = &scores[i * KEYS];
     for (int j = seen; j < end; j++) line[j] = -INFINITY;
-    vf top = splat(largest[row]);
+    vf top = splat(run.largest[row]);
     for (int j = 0; j < end; j += W) {
       vf x = load<vf>(line + j);
       top = x > top ? x : top;
@@ -71,10 +104,16 @@ template <class T> struct AttentionScratch {
       sums += p;
       store_floats(&weights[i * KEYS + j], p);
     }
-    float rescale = exponential(splat(largest[row] - now))[0];
-    total[row] = total[row] * rescale + sum(sums);
-    largest[row] = now;
+    float rescale = exponential(run.largest[row] - now);
+    run.total[row] = run.total[row] * rescale + sum(sums);
+    run.largest[row] = now;
     return rescale;
+  }
+
+  // The same for a row that ends before this block.
+  float skip(int i, int end) {
+    std::fill_n(weights.begin() + i * KEYS, end, T{});
+    return 1.f;
   }
 };
 
@@ -132,15 +171,17 @@ template <class T> struct Task {
   int64_t q_stride;
   int heads, group, head_dim;
   int first, count;  // the tokens' positions
+  int begin, end;    // keys to go through, whole runs but for the last
 };
 
-// Row r's result of head h, [head_dim], goes to result(h, r). `after` is what this thread will read next.
-template <class T, class F> void attend(AttentionScratch<T>& s, const Task<T>& t, const Paged<T>* after, int after_keys, F result) {
-  int rows = t.count * t.group, keys = t.first + t.count, units = t.head_dim / PER<T>, width = round_up(t.head_dim, NR);
+// Leaves the sums of row r of head h in s.all, row h * rows + r. `after` is what this thread will read next.
+template <class T> void attend(AttentionScratch<T>& s, const Task<T>& t, const Paged<T>* after, int after_keys) {
+  int rows = t.count * t.group, units = t.head_dim / PER<T>, width = round_up(t.head_dim, NR);
   s.begin(t.heads * rows, width);
-  for (int block = 0; block < keys; block += KEYS) {
-    int there = std::min(KEYS, keys - block), panels = (there + NR - 1) / NR, steps = (there + PER<T> - 1) / PER<T>;
-    Ahead<T> ahead{t.kv, std::min(KEYS, keys - block - there), t.heads * t.head_dim * int(sizeof(T))};
+  for (int block = t.begin; block < t.end; block += KEYS) {
+    if (block % RUN == 0) s.run.begin(t.heads * rows, width);
+    int there = std::min(KEYS, t.end - block), panels = (there + NR - 1) / NR, steps = (there + PER<T> - 1) / PER<T>;
+    Ahead<T> ahead{t.kv, std::min(KEYS, t.end - block - there), t.heads * t.head_dim * int(sizeof(T))};
     ahead.kv.slots += block + there;
     if (!ahead.count && after) ahead = {*after, after_keys, ahead.bytes};
     int share = (ahead.count + 2 * t.heads - 1) / (2 * t.heads);
@@ -157,28 +198,23 @@ template <class T, class F> void attend(AttentionScratch<T>& s, const Task<T>& t
         float rescale[MR];
         for (int i = 0; i < m; i++) {
           int seen = std::min(there, t.first + (row + i) / t.group + 1 - block);
-          rescale[i] = s.soften(state + i, i, std::max(seen, 0), panels * NR);
+          rescale[i] = seen > 0 ? s.soften(state + i, i, seen, panels * NR) : s.skip(i, panels * NR);
         }
         alignas(64) float out[MR * NR];
         for (int p = 0; p < width / NR; p++) {
           product((const int32_t*)s.weights.data(), KEYS / PER<T>, &s.values[p * NR * steps], steps, out, NR);
           for (int i = 0; i < m; i++)
             for (int half = 0; half < NR; half += W) {
-              float* sums = &s.sums[(state + i) * width + p * NR + half];
+              float* sums = &s.run.values[(state + i) * width + p * NR + half];
               store(sums, load<vf>(sums) * rescale[i] + load<vf>(out + i * NR + half));
             }
         }
       }
     }
+    if ((block + KEYS) % RUN == 0 || block + KEYS >= t.end)
+      for (int h = 0; h < t.heads; h++)
+        for (int row = 0; row < rows; row++)
+          if (t.first + row / t.group >= block / RUN * RUN)  // else it has nothing in this run
+            merge(s.all, h * rows + row, s.run, h * rows + row, width);
   }
-  for (int h = 0; h < t.heads; h++)
-    for (int row = 0; row < rows; row++) {
-      int state = h * rows + row;
-      T* to = result(h, row);
-      for (int d = 0; d < t.head_dim; d += W) {
-        T part[W];
-        store_floats(part, load<vf>(&s.sums[state * width + d]) / s.total[state]);
-        memcpy(to + d, part, std::min(W, t.head_dim - d) * sizeof(T));
-      }
-    }
 }

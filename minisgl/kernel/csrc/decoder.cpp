@@ -45,6 +45,12 @@ struct Token {
 
 struct Item {  // tokens of one request that attend together, for some heads; the token counts within its window
   int32_t token, count, head, heads;
+  int32_t begin, end;  // keys
+  int32_t part;        // where the sums of a single run go, or -1: the item has all of them
+};
+
+struct Split {  // a token and head whose runs were computed apart
+  int32_t token, head, part, parts;
 };
 
 // Tokens go through the layers at most this many at a time: activations stay in the cache and memory stays flat.
@@ -53,6 +59,7 @@ constexpr int WINDOW = 512;
 struct Window {
   int begin, count;  // of the batch's tokens
   std::vector<Item> items;
+  std::vector<Split> splits;
 };
 
 template <class T> struct Decoder {
@@ -65,6 +72,7 @@ template <class T> struct Decoder {
   std::vector<AttentionScratch<T>> scratch;
   std::vector<Token> tokens;
   std::vector<Item> spans;
+  std::vector<Sums> parts;  // of one item each
   std::vector<Window> windows;
   Team team;
 
@@ -99,7 +107,7 @@ template <class T> struct Decoder {
       find_items(windows[i], threads);
     }
     resize(windows[0].count, samples, threads);
-    team.begin(windows.size() * (2 + 8 * m.layers) + 1);
+    team.begin(windows.size() * (2 + 9 * m.layers) + 1);
 #pragma omp parallel num_threads(threads)
     {
       Member member{team, omp_get_thread_num(), threads};
@@ -113,9 +121,6 @@ template <class T> struct Decoder {
 
  private:
   void resize(int count, int samples, int threads) {
-    auto grow = [](auto& v, size_t size) {
-      if (v.size() < size) v.resize(size);
-    };
     grow(residual, count * hidden_width);
     grow(normed, count * hidden_units);
     grow(qkv, count * qkv_width);
@@ -134,22 +139,36 @@ template <class T> struct Decoder {
     for (int i = 0; i < w.count; i++) {
       bool joins = i && t[i].request == t[i - 1].request && spans.back().count < most;
       if (joins)
-        spans.back().count++;
+        spans.back().count++, spans.back().end++;
       else
-        spans.push_back({i, 1, 0, m.kv_heads});
+        spans.push_back({i, 1, 0, m.kv_heads, 0, t[i].position + 1, -1});
     }
     w.items.clear();
-    for (Item span : spans)
-      if (span.count * group <= MR && int(spans.size()) >= 4 * threads)
+    w.splits.clear();
+    int part = 0;
+    for (Item span : spans) {
+      bool few_rows = span.count * group <= MR, enough = int(spans.size()) >= 4 * threads;
+      if (few_rows && enough) {
         w.items.push_back(span);
-      else
-        for (int h = 0; h < m.kv_heads; h++) w.items.push_back({span.token, span.count, h, 1});
+        continue;
+      }
+      for (span.head = 0, span.heads = 1; span.head < m.kv_heads; span.head++) {
+        if (span.count > 1 || span.end <= RUN) {
+          w.items.push_back(span);
+          continue;
+        }
+        w.splits.push_back({span.token, span.head, part, (span.end + RUN - 1) / RUN});
+        for (int begin = 0; begin < span.end; begin += RUN)
+          w.items.push_back({span.token, 1, span.head, 1, begin, std::min(begin + RUN, span.end), part++});
+      }
+    }
+    grow(parts, part);
   }
 
   void pass(Member& team, const Batch& b, const Window& w) {
     const Token* t = &tokens[w.begin];
     const std::vector<Item>& items = w.items;
-    int count = w.count;
+    int count = w.count, width = round_up(m.head_dim, NR);
     auto add = [&](int row, int panel, const float* piece) {
       float* to = &residual[row * hidden_width + panel * NR];
       for (int half = 0; half < NR; half += W) store(to + half, load<vf>(to + half) + load<vf>(piece + half));
@@ -167,6 +186,9 @@ template <class T> struct Decoder {
         int64_t slot = b.page_table[t[i].row * int64_t(b.width) + t[i].position];
         rotate_and_store(layer, i, t[i].position, count, keys + slot * kv_size, values + slot * kv_size);
       });
+      auto result = [&](int token, int kv_head, int row) {
+        return (T*)&attended[token * attended_units] + (kv_head * group + row) * m.head_dim;
+      };
       auto paged = [&](const Item& item) {
         int64_t offset = item.head * m.head_dim;
         return Paged<T>{keys + offset, values + offset, kv_size, b.page_table + t[item.token].row * int64_t(b.width)};
@@ -175,17 +197,34 @@ template <class T> struct Decoder {
         const Item& item = items[i];
         int64_t line = group * head_units;  // of a token's rows
         Task<T> task{paged(item), &queries[(int64_t(item.head) * count + item.token) * line], count * line, item.heads,
-                     group, m.head_dim, t[item.token].position, item.count};
+                     group, m.head_dim, t[item.token].position, item.count, item.begin, item.end};
         Paged<T> after{};
         int after_keys = 0;
         if (i + 1 < int(items.size())) {
-          after = paged(items[i + 1]);
-          after_keys = std::min(KEYS, t[items[i + 1].token].position + items[i + 1].count);
+          const Item& next = items[i + 1];
+          after = paged(next);
+          after.slots += next.begin;
+          after_keys = std::min(KEYS, next.end - next.begin);
         }
-        attend<T>(scratch[team.thread], task, after_keys ? &after : nullptr, after_keys, [&](int h, int row) {
-          T* to = (T*)&attended[(item.token + row / group) * attended_units];
-          return to + ((item.head + h) * group + row % group) * m.head_dim;
-        });
+        AttentionScratch<T>& s = scratch[team.thread];
+        attend<T>(s, task, after_keys ? &after : nullptr, after_keys);
+        int rows = item.count * group;
+        if (item.part >= 0)
+          std::swap(parts[item.part], s.all);
+        else
+          for (int h = 0; h < item.heads; h++)
+            for (int row = 0; row < rows; row++)
+              write_result(s.all, h * rows + row, width, m.head_dim,
+                           result(item.token + row / group, item.head + h, row % group));
+      });
+      team.share(w.splits.size(), [&](int i) {
+        const Split& split = w.splits[i];
+        Sums& all = scratch[team.thread].all;
+        all.begin(group, width);
+        for (int row = 0; row < group; row++) {
+          for (int part = 0; part < split.parts; part++) merge(all, row, parts[split.part + part], row, width);
+          write_result(all, row, width, m.head_dim, result(split.token, split.head, row));
+        }
       });
       multiply<T>(team, attended.data(), attended_units, count, layer.output, add);
       team.share(count, [&](int i) { norm(i, layer.post_norm, &normed[i * hidden_units]); });
