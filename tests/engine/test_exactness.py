@@ -16,7 +16,7 @@ from tests.models.reference import reference_model, reference_tokens
 from tests.models.tiny import FAMILIES, VOCAB_SIZE
 
 NEW = 12
-PROMPTS = [[random.Random(n).randrange(2, VOCAB_SIZE) for _ in range(n)] for n in (1, 7, 19, 100)]
+PROMPTS = [random.Random(n).choices(range(2, VOCAB_SIZE), k=n) for n in (1, 7, 19, 100)]
 
 every_family = pytest.mark.parametrize("family", FAMILIES)
 every_page_size = pytest.mark.parametrize("page_size", [1, 4, 16])

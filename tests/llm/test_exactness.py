@@ -23,7 +23,7 @@ CONFIGS = [
 every_config = pytest.mark.parametrize("config", CONFIGS, ids=lambda c: "-".join(map(str, c.values())))
 
 # common beginnings, a repeated prompt, one longer than a chunk, one token alone
-_head = [random.Random(0).randrange(2, VOCAB_SIZE) for _ in range(40)]
+_head = random.Random(0).choices(range(2, VOCAB_SIZE), k=40)
 TINY_PROMPTS = [_head[:7], _head[:33], _head[:33], [*_head[:20], 5, 6, 7], _head[1:2], _head[10:29]]
 
 SMOL_PROMPTS = [
