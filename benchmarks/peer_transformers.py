@@ -24,11 +24,12 @@ class Transformers:
         self.model.generation_config.eos_token_id = None  # every prompt gets all its tokens
         self.pad = 0
 
-    def one_at_a_time(self, prompts: Sequence[list[int]], new: int) -> list[list[int]]:
-        return [self._generate([prompt], new)[0] for prompt in prompts]
+    def one_at_a_time(self, prompts: Sequence[list[int]], new: Sequence[int]) -> list[list[int]]:
+        return [self._generate([prompt], n)[0] for prompt, n in zip(prompts, new, strict=True)]
 
-    def padded_batch(self, prompts: Sequence[list[int]], new: int) -> list[list[int]]:
-        return self._generate(prompts, new)
+    def padded_batch(self, prompts: Sequence[list[int]], new: Sequence[int]) -> list[list[int]]:
+        """Everybody computes until the longest output ends; the rest of the others' is thrown away."""
+        return [tokens[:n] for tokens, n in zip(self._generate(prompts, max(new)), new, strict=True)]
 
     @torch.inference_mode()
     def _generate(self, prompts: Sequence[list[int]], new: int) -> list[list[int]]:

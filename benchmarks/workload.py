@@ -36,18 +36,23 @@ Prompts = list[list[int]]
 
 @dataclass(frozen=True)
 class Workload:
-    """``requests`` prompts a round, each for ``new`` tokens. The even ones share a preface, the odd ones nothing."""
+    """``requests`` prompts a round, for ``shortest`` to 3 * ``shortest`` new tokens. The even ones share a preface."""
 
     encode: Callable[[str], list[int]]
     requests: int
-    new: int
+    shortest: int
     few: int  # the first few, for the runs of one prompt at a time
 
     def preface(self, round: int) -> list[int]:
         return self.encode(f"Visit {round}. {PREFACE}")
 
+    @property
+    def new(self) -> list[int]:
+        """New tokens of each request: mixed, so that requests end at different times, as they do in life."""
+        return [self.shortest + 37 * i % (2 * self.shortest + 1) for i in range(self.requests)]
+
     def prompts(self, round: int) -> Prompts:
-        """Token ids; of a length between about 40 and 150 tokens."""
+        """Token ids; of a length between about 50 and 240 tokens."""
         preface = self.preface(round)
         return [
             self._alone(round, i) if i % 2 else preface + self.encode(f"Question: {QUESTIONS[i // 2 % 8]}\nAnswer:")
@@ -55,10 +60,10 @@ class Workload:
         ]
 
     def _alone(self, round: int, i: int) -> list[int]:
-        text = " ".join(SENTENCES[(i + k) % 7] for k in range(2 + i // 2 % 4))
+        text = " ".join(SENTENCES[(i + k) % 7] for k in range(3 + i // 2 % 9))
         return self.encode(f"Day {i} of week {round}. {text} After that,")
 
     @property
     def pages(self) -> int:
         """A pool with room for two rounds, in pages of one token."""
-        return 2 * sum(len(prompt) + self.new for prompt in self.prompts(0))
+        return 2 * sum(len(prompt) + new for prompt, new in zip(self.prompts(0), self.new, strict=True))

@@ -14,6 +14,7 @@ CHOICES = {
     "eviction": ("lru", "lfu", "fifo"),
     "phase": ("prefill-first", "decode-first", "mixed"),
     "dtype": ("auto", "float32", "bfloat16", "float16"),
+    "kernels": ("auto", "cpp", "torch"),
 }
 
 
@@ -41,8 +42,13 @@ class EngineConfig:
             "mixed" (every running request decodes, prompts get the rest of max_prefill_tokens).
         overlap: launch the next batch before the last one's result is read, so that the host books while the device
             computes. Tokens are the same.
-        dtype: of weights and KV. "auto": float32 on a CPU, the model's own on a GPU.
+        dtype: of weights and KV. "auto": on a CPU bfloat16 if it has instructions for that, else float32; on a GPU
+            the model's own.
         device: "cpu", "cuda", "cuda:1" ... "auto": a GPU when there is one.
+        kernels: what computes the model: "cpp" (C++ for this very CPU, compiled at the first use), "torch" (the same in
+            PyTorch, slower, for any device). "auto": "cpp" on a CPU where a compiler is found.
+        threads: how many compute on a CPU; PyTorch's number for the whole process. None: one for each core that this
+            process may use.
         seed: base of the seeds of requests that bring none.
         check: compare the folded events with the live ledgers after every step (slow; for tests and for teaching).
         poison: fill the KV of freed pages with NaN and look for it before every read, so that whoever reads a page
@@ -63,6 +69,8 @@ class EngineConfig:
     overlap: bool = False
     dtype: str = "auto"
     device: str = "auto"
+    kernels: str = "auto"
+    threads: int | None = None
     seed: int = 0
     check: bool = False
     poison: bool = False
@@ -74,6 +82,7 @@ class EngineConfig:
             ("max_running_requests", 1),
             ("max_seq_len", 2),
             ("max_prefill_tokens", 1),
+            ("threads", 1),
         ):
             value = getattr(self, name)
             optional = self.__dataclass_fields__[name].default is None

@@ -54,6 +54,7 @@ class LLM:
         self.model_config = loaded.model_config
         self.tokenizer = loaded.tokenizer
         self.memory = loaded.memory
+        self._kernels = loaded.kernels
         self._stop_tokens = loaded.eos_token_ids
         self._executor: EngineExecutor | None = loaded.executor
         self.lock = threading.RLock()  # held during a step; hold it to look at several things between two steps
@@ -265,6 +266,7 @@ class LLM:
             "config": asdict(self.config),
             "stop_tokens": list(self._stop_tokens),
             "torch": version("torch"),
+            "kernels": self._kernels,
         }
 
     def checkpoint(self) -> dict[str, Any]:

@@ -382,7 +382,7 @@ MUTATIONS = (
         case=28,
         broken="the pool is not zeroed",
         file="kvcache/pool.py",
-        edits={"torch.zeros(shape, dtype": "torch.full(shape, torch.nan, dtype"},
+        edits={"huge_zeros(*shape, dtype=dtype)\n        else": "torch.full(shape, torch.nan)\n        else"},
         test="tests/engine/test_pool.py::test_store_three_tokens",
     ),
     # -- overlap -----------------------------------------------------------------------------------------------------
@@ -730,7 +730,7 @@ MUTATIONS = (
     Mutation(
         broken="of two writes of one place the earlier wins",
         file="engine/executor.py",
-        edits={"        values = values[::-1][last]\n".lstrip(): "values = values[last]\n"},
+        edits={"values[::-1][last]": "values[last]"},
         test="tests/engine/test_executor.py::test_the_later_of_two_writes_wins",
     ),
     Mutation(

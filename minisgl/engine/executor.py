@@ -12,13 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from minisgl.attention import AttentionBackend, TorchAttention, build_metadata
 from minisgl.attention.metadata import ragged_arange
 from minisgl.core import Batch, BatchResult, PageWrites, TokenWrite, pages_for, slots_of
 from minisgl.engine.ghosts import check_reads
+from minisgl.engine.runner import Runner
 from minisgl.engine.sampler import sample
 from minisgl.kvcache.pool import KVPool
-from minisgl.models.decoder import Decoder
 
 Computed = tuple[Tensor, float, float]  # tokens sampled; when the forward began and ended, seconds since start
 
@@ -31,8 +30,8 @@ class EngineExecutor:
     them, name the dummy page's first slot, as on the host.
 
     Args:
-        model: the decoder.
-        pool: its KV.
+        runner: computes batches over ``pool``.
+        pool: the KV.
         max_running_requests: rows, the dummy row not counted.
         max_seq_len: tokens of a row.
         overlap: run ahead of the host. A CPU does so in one worker thread, since torch releases Python's lock while it
@@ -42,17 +41,15 @@ class EngineExecutor:
 
     def __init__(
         self,
-        model: Decoder,
+        runner: Runner,
         pool: KVPool,
         max_running_requests: int,
         max_seq_len: int,
         overlap: bool = False,
         poison: bool = False,
-        attention: AttentionBackend | None = None,
     ) -> None:
-        self.model = model
+        self.runner = runner
         self.pool = pool
-        self.attention = attention or TorchAttention(pool)
         num_pages, page_size = pool.data.shape[2] - 1, pool.data.shape[3]
         shape = (max_running_requests + 1, pages_for(max_seq_len, page_size) * page_size)
         self.page_table = torch.full(shape, num_pages * page_size, dtype=torch.int32, device=pool.data.device)
@@ -82,28 +79,26 @@ class EngineExecutor:
         self.pool.poison(batch.poison)
         scatter_tokens(self.token_pool, batch.token_writes)
         scatter_pages(self.page_table, batch.page_writes, self.pool.data.shape[3])
-        metadata = build_metadata(self.page_table, batch.rows, batch.starts, batch.ends)
         if self.poison:
-            check_reads(self.pool, metadata, batch)
-        self.attention.prepare(metadata)
-        token_ids = self.token_pool.view(-1).index_select(0, metadata.token_index)
-        hidden = self.model(token_ids, metadata.positions, self.attention)
-        return self._sample(batch, hidden, metadata.qo_indptr), started, self.now()
+            check_reads(self.pool, self.page_table, batch)
+        logits = self.runner.logits(batch, self.page_table, self.token_pool)
+        return self._sample(batch, logits), started, self.now()
 
-    def _sample(self, batch: Batch, hidden: Tensor, qo_indptr: np.ndarray) -> Tensor:
+    def _sample(self, batch: Batch, logits: Tensor) -> Tensor:
         """Draw a token for each request that samples: int64 ``[samples]``, also written to the token pool."""
         drawn = [i for i, wanted in enumerate(batch.samples) if wanted]
         if not drawn:
             return torch.empty(0, dtype=torch.int64)
-        last = torch.from_numpy(qo_indptr[1:][drawn] - 1).to(hidden.device)
-        logits = self.model.logits(hidden.index_select(0, last))
         ends = [batch.ends[i] for i in drawn]
         tokens = sample(logits, [batch.params[i] for i in drawn], [batch.seeds[i] for i in drawn], ends)
         width = self.token_pool.shape[1]
         # max_tokens is clamped to what max_seq_len leaves, so every token has its place; past it lies the next row
         assert max(ends) < width, f"samples for positions {ends}, and rows hold {width} tokens"
-        places = torch.tensor([batch.rows[i] * width + batch.ends[i] for i in drawn], dtype=torch.int64)
-        self.token_pool.view(-1)[places.to(tokens.device)] = tokens.int()
+        places = np.array([batch.rows[i] * width + batch.ends[i] for i in drawn])
+        if tokens.device.type == "cpu":
+            self.token_pool.view(-1).numpy()[places] = tokens.numpy()
+        else:
+            self.token_pool.view(-1)[torch.from_numpy(places).to(tokens.device)] = tokens.int()
         return tokens
 
     def collect(self) -> BatchResult:
@@ -137,7 +132,14 @@ def scatter_pages(table: Tensor, writes: Sequence[PageWrites], page_size: int) -
 def _scatter(table: Tensor, rows: Any, starts: Any, lengths: Any, values: np.ndarray) -> None:
     """One copy of all ``values``, the runs one after the other."""
     place = ragged_arange(np.asarray(rows) * table.shape[1] + np.asarray(starts), np.asarray(lengths))
-    # a scatter with repeated places has no defined winner on a GPU, so only the last write of each place is sent
+    if table.device.type == "cpu":  # NumPy, whose calls cost a fraction of torch's: a small model's step is short
+        table.view(-1).numpy()[place] = values
+    else:
+        place, values = last_writes(place, values)
+        table.view(-1)[torch.from_numpy(place).to(table.device)] = torch.from_numpy(values).to(table.device)
+
+
+def last_writes(place: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Only the last write of each place: a scatter with repeated places has no defined winner on a GPU."""
     place, last = np.unique(place[::-1], return_index=True)
-    values = values[::-1][last]
-    table.view(-1)[torch.from_numpy(place).to(table.device)] = torch.from_numpy(values).to(table.device)
+    return place, values[::-1][last]

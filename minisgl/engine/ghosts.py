@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
+from torch import Tensor
 
-from minisgl.attention import AttentionMetadata
 from minisgl.core import Batch
 from minisgl.errors import GhostPageError
 from minisgl.kvcache.pool import KVPool
 
 
-def check_reads(pool: KVPool, metadata: AttentionMetadata, batch: Batch) -> None:
+def check_reads(pool: KVPool, page_table: Tensor, batch: Batch) -> None:
     """Raise GhostPageError if a request is about to read KV that is NaN: of the tokens before its ``start``.
 
     With ``EngineConfig.poison`` that is the KV of every freed page until it is written again. One number of each
     token's first layer is looked at: a page is poisoned as a whole.
     """
-    keys, _ = pool.layer(0)
-    bad = keys[:, 0, 0].isnan().index_select(0, metadata.kv_indices).cpu().numpy()
-    if not bad.any():
-        return
-    page_size = pool.data.shape[3]
-    slots = metadata.kv_indices.cpu().numpy()
-    for i, uid in enumerate(batch.uids):
-        begin = metadata.kv_indptr[i]
-        ghosts = np.flatnonzero(bad[begin : begin + batch.starts[i]])  # what lies beyond, this forward writes itself
-        if len(ghosts):
-            position = int(ghosts[0])
+    gone = pool.layer(0)[0][:, 0, 0].isnan()
+    for uid, row, start in zip(batch.uids, batch.rows, batch.starts, strict=True):
+        slots = page_table[row, :start]  # what lies beyond, this forward writes itself
+        ghosts = gone.index_select(0, slots).nonzero().flatten().tolist()
+        if ghosts:
+            page = int(slots[ghosts[0]]) // pool.data.shape[3]
             raise GhostPageError(
-                f"batch {batch.number}: request {uid}, row {batch.rows[i]}, is about to read the KV of its token "
-                f"{position} from page {slots[begin + position] // page_size}, whose KV is gone: it was freed and not "
-                f"written since ({len(ghosts)} such tokens)"
+                f"batch {batch.number}: request {uid}, row {row}, is about to read the KV of its token {ghosts[0]} "
+                f"from page {page}, whose KV is gone: it was freed and not written since ({len(ghosts)} such tokens)"
             )

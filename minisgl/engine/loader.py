@@ -9,18 +9,26 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from torch import nn
 
+from minisgl.attention import TorchAttention
 from minisgl.config import EngineConfig
+from minisgl.core import pages_for
+from minisgl.engine.cpu import default_threads, has_bfloat16
 from minisgl.engine.executor import EngineExecutor
 from minisgl.engine.memory import MemoryReport, size_pool
+from minisgl.engine.runner import Runner, TorchRunner
 from minisgl.errors import ConfigError, ModelFormatError
+from minisgl.kernel import KernelsMissingError, NativeDecoder, NativeRunner, library
+from minisgl.kernel.native import DTYPES
 from minisgl.kvcache.pool import KVPool
+from minisgl.layers import Linear, can_pack
 from minisgl.models.config import ModelConfig, read_json
 from minisgl.models.decoder import Decoder
 from minisgl.models.hub import resolve_model
 from minisgl.models.weights import load_model
 
-_loaded: WeakValueDictionary[tuple, Decoder] = WeakValueDictionary()
+_loaded: WeakValueDictionary[tuple, Decoder | NativeDecoder] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,7 +41,8 @@ class LoadedEngine:
         executor: ready to launch batches.
         tokenizer: the folder's ``transformers`` tokenizer, or None if it has none (prompts are then token ids).
         model_config: the model's shape.
-        config: the engine's settings with ``num_pages``, ``max_seq_len``, ``dtype`` and ``device`` decided.
+        config: the engine's settings with everything decided that was left open.
+        kernels: a line that says what computes, and why.
         eos_token_ids: the model's own end tokens, from ``generation_config.json`` and ``config.json``.
         memory: what it all takes.
     """
@@ -44,6 +53,7 @@ class LoadedEngine:
     tokenizer: Any
     model_config: ModelConfig
     config: EngineConfig
+    kernels: str
     eos_token_ids: tuple[int, ...]
     memory: MemoryReport
 
@@ -70,11 +80,15 @@ def load_engine(model: str | Path, config: EngineConfig) -> LoadedEngine:
             f"(its max_position_embeddings, or its sliding window if that is shorter)"
         )
     device = _device(config.device)
-    dtype = config.dtype if config.dtype != "auto" else "float32" if device.type == "cpu" else model_config.dtype
+    dtype = config.dtype if config.dtype != "auto" else _dtype(model_config, device)
     torch_dtype = getattr(torch, dtype)
+    kernels, why = _kernels(config.kernels, torch_dtype, device)
+    threads = config.threads or default_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(threads)
     size_pool(model_config, config, dtype, device)  # what cannot fit now will not fit beside the weights either
     eos_token_ids, tokenizer = _eos_token_ids(folder), _tokenizer(folder)
-    decoder = _shared(model_config, folder, torch_dtype, device)
+    decoder = _shared(model_config, folder, torch_dtype, device, kernels)
     num_pages = size_pool(model_config, config, dtype, device)
     max_seq_len = config.max_seq_len or min(model_config.max_seq_len, num_pages * config.page_size)
     pool = KVPool(
@@ -88,17 +102,30 @@ def load_engine(model: str | Path, config: EngineConfig) -> LoadedEngine:
     )
     if config.poison:
         pool.poison(range(num_pages))  # nobody owns anything yet
+    runner: Runner
+    if isinstance(decoder, NativeDecoder):
+        runner = NativeRunner(decoder, pool, pages_for(max_seq_len, config.page_size) * config.page_size, threads)
+    else:
+        runner = TorchRunner(decoder, TorchAttention(pool))
     return LoadedEngine(
         name=str(model),
         folder=folder,
         executor=EngineExecutor(
-            decoder, pool, config.max_running_requests, max_seq_len, overlap=config.overlap, poison=config.poison
+            runner, pool, config.max_running_requests, max_seq_len, overlap=config.overlap, poison=config.poison
         ),
         tokenizer=tokenizer,
         model_config=model_config,
         config=dataclasses.replace(
-            config, num_pages=num_pages, kv_gib=None, max_seq_len=max_seq_len, dtype=dtype, device=str(device)
+            config,
+            num_pages=num_pages,
+            kv_gib=None,
+            max_seq_len=max_seq_len,
+            dtype=dtype,
+            device=str(device),
+            kernels=kernels,
+            threads=threads,
         ),
+        kernels=why,
         eos_token_ids=eos_token_ids,
         memory=MemoryReport(
             weight_bytes=decoder.weight_bytes,
@@ -109,7 +136,30 @@ def load_engine(model: str | Path, config: EngineConfig) -> LoadedEngine:
     )
 
 
-def _shared(config: ModelConfig, folder: Path, dtype: torch.dtype, device: torch.device) -> Decoder:
+def _dtype(model: ModelConfig, device: torch.device) -> str:
+    """bfloat16 halves what a CPU reads for every token, and costs speed where it has no instructions for it."""
+    if device.type != "cpu":
+        return model.dtype
+    return "bfloat16" if has_bfloat16() else "float32"
+
+
+def _kernels(wanted: str, dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
+    """What computes, "cpp" or "torch", and a line that says so and why."""
+    if wanted == "torch":
+        return "torch", "torch, as asked for"
+    try:
+        if device.type != "cpu" or dtype not in DTYPES:
+            raise KernelsMissingError(f"the C++ kernels compute float32 and bfloat16 on a CPU, not {dtype} on {device}")
+        return "cpp", f"C++, {library().vector_width()} floats at once"
+    except KernelsMissingError as error:
+        if wanted == "cpp":
+            raise ConfigError(f"kernels='cpp': {error}") from None
+        return "torch", f"torch: {error}"
+
+
+def _shared(
+    config: ModelConfig, folder: Path, dtype: torch.dtype, device: torch.device, kernels: str
+) -> Decoder | NativeDecoder:
     """Load a model, or take the one another engine of this process still holds: weights are read and never written.
 
     A changed file is another model, so the files' times are part of what must be equal.
@@ -117,11 +167,23 @@ def _shared(config: ModelConfig, folder: Path, dtype: torch.dtype, device: torch
     times = tuple(
         sorted((f.name, f.stat().st_mtime_ns) for f in folder.iterdir() if f.suffix in (".safetensors", ".json"))
     )
-    key = (folder.resolve(), times, dtype, device)
+    key = (folder.resolve(), times, dtype, device, kernels)
     decoder = _loaded.get(key)
     if decoder is None:
-        decoder = _loaded[key] = load_model(config, folder, dtype, device)
+        if kernels == "cpp":
+            decoder = NativeDecoder(config, dtype)
+            decoder.finish(load_model(config, folder, dtype, device, decoder.take))
+        elif can_pack(device, dtype):
+            decoder = load_model(config, folder, dtype, device, _packed)
+        else:
+            decoder = load_model(config, folder, dtype, device)
+        _loaded[key] = decoder
     return decoder
+
+
+def _packed(module: nn.Module) -> None:
+    if isinstance(module, Linear):
+        module.pack()
 
 
 def _device(name: str) -> torch.device:
@@ -143,10 +205,13 @@ def _tokenizer(folder: Path) -> Any:
     files = [folder / name for name in names if (folder / name).exists()]
     if not files:
         return None
-    from transformers import AutoTokenizer  # takes seconds to import, and only this line needs it
+    import transformers  # here, and no more of it than this model needs: all of it takes seconds to import
 
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        config = folder / "tokenizer_config.json"
+        plain = config.exists() and read_json(config).get("tokenizer_class") == "PreTrainedTokenizerFast"
+        kind = transformers.PreTrainedTokenizerFast if plain else transformers.AutoTokenizer
+        return kind.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # what a damaged file raises is the libraries' choice, down to a bare Exception
         for file in files:
             if file.suffix == ".json":

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+HUGE = 2 << 20  # bytes; the size of a huge page on x86 and on most ARM systems
 
 
 class KVPool:
@@ -28,7 +32,10 @@ class KVPool:
     ) -> None:
         shape = (2, num_layers, num_pages + 1, page_size, num_kv_heads, head_dim)
         # zeros and not empty: whatever reads ahead of its data must find finite numbers
-        self.data = torch.zeros(shape, dtype=dtype, device=device)
+        if torch.device(device).type == "cpu":
+            self.data = huge_zeros(*shape, dtype=dtype)
+        else:
+            self.data = torch.zeros(shape, dtype=dtype, device=device)
         self._flat = self.data.flatten(2, 3)
 
     def layer(self, layer: int) -> tuple[Tensor, Tensor]:
@@ -45,3 +52,21 @@ class KVPool:
         """Fill the KV of pages that nobody owns with NaN, so that a stale read cannot go unnoticed."""
         if pages:
             self.data[:, :, torch.as_tensor(pages, device=self.data.device)] = torch.nan
+
+
+def huge_zeros(*shape: int, dtype: torch.dtype) -> Tensor:
+    """Zeros on the CPU, to be used for the life of an engine.
+
+    Reading memory from end to end, a CPU looks up every 4 KiB page's address anew; with pages of 2 MiB one core read
+    1.8 times as fast (measured in a virtual machine, where such a look-up is dearest). Pages that are never touched
+    take no memory.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    if size < HUGE:
+        return torch.zeros(shape, dtype=dtype)
+    area = mmap.mmap(-1, size + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # the tensor keeps it alive
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        area.madvise(mmap.MADV_HUGEPAGE)
+    whole = torch.frombuffer(area, dtype=torch.uint8)
+    begin = -whole.data_ptr() % HUGE
+    return whole[begin : begin + size].view(dtype).view(shape)

@@ -64,6 +64,7 @@ class Decoder(nn.Module):
             self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
             self.lm_head = Linear(config.hidden_size, config.vocab_size)
         self.to(dtype)
+        self.config = config
         self.tied = config.tied_embeddings
         self.rotary = Rotary(inverse_frequencies(config.rope, config.head_dim).to(device), config.rope.attention_factor)
 
@@ -86,12 +87,6 @@ class Decoder(nn.Module):
         """Let the output layer use the embedding's memory, if the model says so."""
         if self.tied:
             self.lm_head.weight = self.embed_tokens.weight
-
-    def pack(self) -> None:
-        """Give every linear layer's weight to oneDNN; see :meth:`minisgl.layers.Linear.pack`."""
-        for module in self.modules():
-            if isinstance(module, Linear):
-                module.pack()
 
     @property
     def weight_bytes(self) -> int:

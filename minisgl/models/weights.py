@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from minisgl.errors import ModelFormatError, ModelNotFoundError
-from minisgl.layers import FusedLinear, can_pack
+from minisgl.layers import FusedLinear
 from minisgl.models.config import ModelConfig, read_json
 from minisgl.models.decoder import Decoder
 
@@ -19,11 +19,18 @@ HEAD = "lm_head.weight"
 SHOW_PROGRESS_AFTER = 2.0  # seconds; a small model loads without a bar
 
 
-def load_model(config: ModelConfig, folder: str | Path, dtype: torch.dtype, device: str | torch.device) -> Decoder:
+def load_model(
+    config: ModelConfig,
+    folder: str | Path,
+    dtype: torch.dtype,
+    device: str | torch.device,
+    filled: Callable[[nn.Module], object] = lambda module: None,
+) -> Decoder:
     """Build the decoder and fill it from ``folder``'s safetensors, cast to ``dtype`` on ``device``.
 
-    Names and shapes are checked against the file headers before any memory is taken; then tensors stream through one
-    by one, so the weights exist once.
+    Names and shapes are checked against the file headers before any memory is taken. Then module after module gets its
+    memory and its weights and is handed to ``filled``, which may lay them out anew and let go of what it was given; so
+    the weights exist once at any time.
 
     Raises:
         ModelNotFoundError: the folder holds no safetensors.
@@ -33,21 +40,24 @@ def load_model(config: ModelConfig, folder: str | Path, dtype: torch.dtype, devi
     try:
         files = _tensor_files(Path(folder))
         _check(model, files)
-        model.to_empty(device=device)
-        model.tie()
-        targets = _destinations(model)
-        progress = tqdm(targets.items(), desc="loading weights", unit="tensor", delay=SHOW_PROGRESS_AFTER, leave=False)
-        for name, target in progress:
-            target.copy_(files[name].get_tensor(name))
+        modules = dict(model.named_modules())
+        progress = tqdm(modules.items(), desc="loading weights", unit="module", delay=SHOW_PROGRESS_AFTER, leave=False)
+        for path, module in progress:
+            if path == "lm_head" and model.tied:
+                model.tie()
+            else:
+                module.to_empty(device=device, recurse=False)
+                for name, target in _destinations(path, module).items():
+                    with safe_open(files[name], framework="pt") as file:  # kept open, it keeps what was read in memory
+                        target.copy_(file.get_tensor(name))
+            filled(module)
     except SafetensorError as error:
         raise ModelFormatError(f"the weights in {folder} cannot be read: {error}") from error
-    if can_pack(device, dtype):
-        model.pack()
     return model
 
 
-def _tensor_files(folder: Path) -> dict[str, safe_open]:
-    """Tensor name -> the open file that holds it."""
+def _tensor_files(folder: Path) -> dict[str, Path]:
+    """Tensor name -> the file that holds it."""
     index = folder / "model.safetensors.index.json"
     if index.exists():
         weight_map = read_json(index).get("weight_map")
@@ -59,27 +69,29 @@ def _tensor_files(folder: Path) -> dict[str, safe_open]:
     for name in names:
         if not (folder / name).exists():
             raise ModelNotFoundError(f"{folder} has no {name}; only weights in safetensors format are read")
-    files = [safe_open(folder / name, framework="pt") for name in names]
-    return {tensor: file for file in files for tensor in file.keys()}  # noqa: SIM118 (a safe_open is no dict)
+    found = {}
+    for name in names:
+        with safe_open(folder / name, framework="pt") as file:
+            found.update(dict.fromkeys(file.keys(), folder / name))
+    return found
 
 
-def _destinations(model: Decoder) -> dict[str, Tensor]:
-    """Checkpoint name -> the part of the model's memory (a view) that it fills."""
+def _destinations(path: str, module: nn.Module) -> dict[str, Tensor]:
+    """Checkpoint name -> the part of the memory of the module at ``path`` (a view) that it fills."""
     places = {}
-    for path, module in model.named_modules():
-        for leaf, parameter in module.named_parameters(recurse=False):
-            parent, _, own = path.rpartition(".")
-            parts = module.parts if isinstance(module, FusedLinear) else {own: parameter.shape[0]}
-            for part, view in zip(parts, parameter.data.split(tuple(parts.values())), strict=True):
-                name = f"{parent}.{part}.{leaf}" if parent else f"{part}.{leaf}"
-                places[name if part == "lm_head" else f"model.{name}"] = view
-    if model.tied:
-        del places[HEAD]
+    parent, _, own = path.rpartition(".")
+    for leaf, parameter in module.named_parameters(recurse=False):
+        parts = module.parts if isinstance(module, FusedLinear) else {own: parameter.shape[0]}
+        for part, view in zip(parts, parameter.data.split(tuple(parts.values())), strict=True):
+            name = f"{parent}.{part}.{leaf}" if parent else f"{part}.{leaf}"
+            places[name if part == "lm_head" else f"model.{name}"] = view
     return places
 
 
-def _check(model: Decoder, files: dict[str, safe_open]) -> None:
-    wanted = {name: tuple(view.shape) for name, view in _destinations(model).items()}
+def _check(model: Decoder, files: dict[str, Path]) -> None:
+    modules = {path: module for path, module in model.named_modules() if not (model.tied and path == "lm_head")}
+    places = {name: view for path, module in modules.items() for name, view in _destinations(path, module).items()}
+    wanted = {name: tuple(view.shape) for name, view in places.items()}
     harmless = {HEAD} if model.tied else set()
     # old checkpoints store the rotary frequencies, which config.json already determines
     found = {n for n in files if n not in harmless and not n.endswith("rotary_emb.inv_freq")}
@@ -87,10 +99,12 @@ def _check(model: Decoder, files: dict[str, safe_open]) -> None:
         raise ModelFormatError(f"{len(missing)} weights are missing: {_some(missing)}")
     if left_over := found - wanted.keys():
         raise ModelFormatError(f"{len(left_over)} weights have no place in this architecture: {_some(left_over)}")
-    for name, shape in wanted.items():
-        stored = tuple(files[name].get_slice(name).get_shape())
-        if stored != shape:
-            raise ModelFormatError(f"{name} has shape {stored}; config.json asks for {shape}")
+    for path in dict.fromkeys(files.values()):
+        with safe_open(path, framework="pt") as file:
+            for name in sorted(wanted.keys() & file.keys()):
+                stored = tuple(file.get_slice(name).get_shape())
+                if stored != wanted[name]:
+                    raise ModelFormatError(f"{name} has shape {stored}; config.json asks for {wanted[name]}")
 
 
 def _some(names: Iterable[str]) -> str:

@@ -1,9 +1,25 @@
+"""Tests of the executor run on every kind of kernels that this machine has."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+from minisgl.kernel import KernelsMissingError, library
+
+
+def _missing() -> str | None:
+    try:
+        library()
+    except KernelsMissingError as error:
+        return str(error)
+    return None
+
+
+needs_cpp = pytest.mark.skipif(_missing() is not None, reason=f"no C++ kernels: {_missing()}")
+KERNELS = [pytest.param("cpp", marks=needs_cpp), "torch"]
 
 
 @pytest.fixture(autouse=True, scope="session")

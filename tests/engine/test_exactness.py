@@ -9,20 +9,32 @@ import torch
 
 from minisgl.config import EngineConfig
 from minisgl.engine import load_engine
+from minisgl.errors import ConfigError
+from tests.engine.conftest import KERNELS
 from tests.engine.driver import Driver
 from tests.models.reference import reference_model, reference_tokens
 from tests.models.tiny import FAMILIES, VOCAB_SIZE
 
 NEW = 12
-PROMPTS = [[random.Random(n).randrange(2, VOCAB_SIZE) for _ in range(n)] for n in (1, 7, 19, 100)]
+PROMPTS = [random.Random(n).choices(range(2, VOCAB_SIZE), k=n) for n in (1, 7, 19, 100)]
 
 every_family = pytest.mark.parametrize("family", FAMILIES)
 every_page_size = pytest.mark.parametrize("page_size", [1, 4, 16])
 
 
-def drive(folder, page_size=4, **settings) -> Driver:
-    settings = {"num_pages": 512 // page_size, "max_running_requests": 8, "device": "cpu", **settings}
-    return Driver(load_engine(folder, EngineConfig(page_size=page_size, **settings)).executor)
+@pytest.fixture(params=KERNELS)
+def drive(request):
+    def make(folder, page_size=4, **settings) -> Driver:
+        settings = {
+            "num_pages": 512 // page_size,
+            "max_running_requests": 8,
+            "device": "cpu",
+            "dtype": "float32",
+        } | settings
+        config = EngineConfig(page_size=page_size, kernels=request.param, **settings)
+        return Driver(load_engine(folder, config).executor)
+
+    return make
 
 
 def assert_all_right(driver, folder):
@@ -37,14 +49,14 @@ def assert_all_right(driver, folder):
 
 @every_family
 @every_page_size
-def test_one_prefill_of_all_then_ragged_decode(tiny_folder, family, page_size):
+def test_one_prefill_of_all_then_ragged_decode(drive, tiny_folder, family, page_size):
     folder = tiny_folder(family)
     driver = drive(folder, page_size)
     assert_all_right(driver, folder)
 
 
 @every_family
-def test_prefill_in_chunks_beside_other_requests(tiny_folder, family):
+def test_prefill_in_chunks_beside_other_requests(drive, tiny_folder, family):
     folder = tiny_folder(family)
     driver = drive(folder)
     for row in (1, 2, 3):
@@ -65,7 +77,7 @@ def test_prefill_in_chunks_beside_other_requests(tiny_folder, family):
 
 @every_family
 @every_page_size
-def test_prefix_read_through_another_rows_slots(tiny_folder, family, page_size):
+def test_prefix_read_through_another_rows_slots(drive, tiny_folder, family, page_size):
     folder = tiny_folder(family)
     driver = drive(folder, page_size)
     driver.admit(0, PROMPTS[3])
@@ -79,7 +91,7 @@ def test_prefix_read_through_another_rows_slots(tiny_folder, family, page_size):
     assert driver.output(2) == driver.output(0) == reference_tokens(folder, PROMPTS[3], NEW)
 
 
-def test_prefilling_again_over_used_rows_and_pages(tiny_folder):
+def test_prefilling_again_over_used_rows_and_pages(drive, tiny_folder):
     folder = tiny_folder("qwen3")
     driver = drive(folder, page_size=4)
     driver.admit(0, PROMPTS[3])
@@ -93,14 +105,14 @@ def test_prefilling_again_over_used_rows_and_pages(tiny_folder):
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
-def test_nan_in_the_dummy_page_reaches_no_output(tiny_folder, family):
+def test_nan_in_the_dummy_page_reaches_no_output(drive, tiny_folder, family):
     folder = tiny_folder(family)
     driver = drive(folder, page_size=4)
     driver.executor.pool.data[:, :, -1] = torch.nan
     assert_all_right(driver, folder)
 
 
-def test_nan_everywhere_but_in_what_was_stored(tiny_folder):
+def test_nan_everywhere_but_in_what_was_stored(drive, tiny_folder):
     """The same for every slot nobody owns: what is not the request's own is never read."""
     folder = tiny_folder("llama")
     driver = drive(folder, page_size=4)
@@ -109,15 +121,18 @@ def test_nan_everywhere_but_in_what_was_stored(tiny_folder):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_logits_stay_near_float32(tiny_folder, dtype, monkeypatch):
+def test_half_precision_logits_stay_near_float32(drive, tiny_folder, dtype, monkeypatch):
     folder = tiny_folder("qwen3")
-    driver = drive(folder, dtype=dtype)
+    try:
+        driver = drive(folder, dtype=dtype)
+    except ConfigError as error:  # the C++ kernels know no float16
+        assert dtype == "float16" and "kernels='cpp'" in str(error)
+        return
     seen = []
-    own = driver.executor.model.logits
-    monkeypatch.setattr(driver.executor.model, "logits", lambda hidden: seen.append(own(hidden)) or seen[-1])
+    own = driver.executor.runner.logits
+    monkeypatch.setattr(driver.executor.runner, "logits", lambda *args: seen.append(own(*args)) or seen[-1])
     driver.admit(0, PROMPTS[2])
     driver.prefill(0)
     wanted = reference_model(folder)(torch.tensor([PROMPTS[2]])).logits[0, -1]
-    assert seen[0].dtype == getattr(torch, dtype)
     # bfloat16 keeps 8 bits: a few percent of the spread of the logits after two layers
-    assert (seen[0][0].float() - wanted).abs().max() < 0.1 * wanted.std()
+    assert 0 < (seen[0][0].float() - wanted).abs().max() < 0.1 * wanted.std()

@@ -11,14 +11,16 @@ import torch
 from minisgl.config import EngineConfig
 from minisgl.core import PageWrites, slots_of
 from minisgl.engine import load_engine
-from minisgl.engine.executor import scatter_pages, scatter_tokens
+from minisgl.engine.executor import last_writes, scatter_pages, scatter_tokens
 from tests.engine.driver import Driver
 from tests.models.reference import reference_tokens
+
+FLOAT32 = {"device": "cpu", "dtype": "float32"}
 
 
 @pytest.fixture
 def driver(tiny_folder) -> Driver:
-    config = EngineConfig(num_pages=32, page_size=4, max_running_requests=3, max_seq_len=18, device="cpu")
+    config = EngineConfig(num_pages=32, page_size=4, max_running_requests=3, max_seq_len=18, **FLOAT32)
     return Driver(load_engine(tiny_folder("llama"), config).executor)
 
 
@@ -82,6 +84,8 @@ def test_the_later_of_two_writes_wins():
     assert pool.tolist() == [[0, 1, 11, 9, 10, 0], [0] * 6, [4, 0, 0, 0, 0, 0]]
     scatter_pages(table, [PageWrites((0, 2), (1, 0), (2, 1), (1, 2, 3)), PageWrites([0], [1], [1], [9])], page_size=2)
     assert table.tolist() == [[0, 0, 18, 19, 4, 5], [0] * 6, [6, 7, 0, 0, 0, 0]]
+    place, values = last_writes(np.array([4, 2, 4, 0, 2]), np.array([1, 2, 3, 4, 5]))  # what a GPU is sent
+    assert dict(zip(place.tolist(), values.tolist(), strict=True)) == {0: 4, 2: 5, 4: 3}
 
 
 class TestRunningAhead:
@@ -89,14 +93,20 @@ class TestRunningAhead:
 
     @pytest.fixture
     def driver(self, tiny_folder):
-        config = EngineConfig(num_pages=32, page_size=4, max_running_requests=3, max_seq_len=20, overlap=True)
+        settings = {"max_running_requests": 3, "max_seq_len": 20, "overlap": True}
+        config = EngineConfig(num_pages=32, page_size=4, **settings, **FLOAT32)
         driver = Driver(load_engine(tiny_folder("llama"), config).executor)
         yield driver
         driver.executor.close()
 
     def test_launch_does_not_wait_and_collect_does(self, driver, tiny_folder, monkeypatch):
-        model, may_go = driver.executor.model, threading.Event()
-        monkeypatch.setattr(driver.executor, "model", SlowModel(model, may_go))
+        may_go, own = threading.Event(), driver.executor.runner.logits
+
+        def slow(*args):
+            assert may_go.wait(60)
+            return own(*args)
+
+        monkeypatch.setattr(driver.executor.runner, "logits", slow)
         driver.admit(0, [5, 6, 7])
         driver.launch({0: (0, 3)})
         driver.launch({0: (3, 4)})  # reads the token that the first has yet to sample
@@ -107,19 +117,7 @@ class TestRunningAhead:
 
     def test_what_fails_in_the_worker_is_raised_by_collect(self, driver, monkeypatch):
         driver.admit(0, [5, 6, 7])
-        monkeypatch.setattr(driver.executor, "model", None)
+        monkeypatch.setattr(driver.executor.runner, "logits", None)
         driver.launch({0: (0, 3)})
         with pytest.raises(TypeError):
             driver.executor.collect()
-
-
-class SlowModel:
-    """A model that waits to be let go."""
-
-    def __init__(self, model, may_go: threading.Event) -> None:
-        self.model, self.may_go = model, may_go
-        self.logits = model.logits
-
-    def __call__(self, *args):
-        assert self.may_go.wait(60)
-        return self.model(*args)

@@ -15,7 +15,8 @@ from minisgl.errors import ConfigError, ModelFormatError, ModelNotFoundError
 
 def test_what_was_left_open_is_decided(tiny_folder):
     folder = tiny_folder("llama")
-    engine = load_engine(folder, EngineConfig(num_pages=20, page_size=4, device="cpu"))
+    config = EngineConfig(num_pages=20, page_size=4, device="cpu", dtype="float32", kernels="torch")
+    engine = load_engine(folder, config)
     assert (engine.config.num_pages, engine.config.max_seq_len) == (20, 80)  # the pool is the limit
     assert (engine.config.dtype, engine.config.device) == ("float32", "cpu")
     assert (engine.name, engine.folder) == (str(folder), folder)

@@ -23,7 +23,7 @@ CONFIGS = [
 every_config = pytest.mark.parametrize("config", CONFIGS, ids=lambda c: "-".join(map(str, c.values())))
 
 # common beginnings, a repeated prompt, one longer than a chunk, one token alone
-_head = [random.Random(0).randrange(2, VOCAB_SIZE) for _ in range(40)]
+_head = random.Random(0).choices(range(2, VOCAB_SIZE), k=40)
 TINY_PROMPTS = [_head[:7], _head[:33], _head[:33], [*_head[:20], 5, 6, 7], _head[1:2], _head[10:29]]
 
 SMOL_PROMPTS = [
@@ -110,6 +110,11 @@ def smollm2_reference(smollm2):
 
 @every_config
 def test_smollm2_batched(smollm2, smollm2_reference, config):
+    assert outputs(smollm2, SMOL_PROMPTS, 64, **config) == smollm2_reference
+
+
+def test_smollm2_on_torch(smollm2, smollm2_reference):
+    config = {"page_size": 4, "prefix_cache": "radix", "max_prefill_tokens": 13, "kernels": "torch"}
     assert outputs(smollm2, SMOL_PROMPTS, 64, **config) == smollm2_reference
 
 

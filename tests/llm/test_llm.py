@@ -42,7 +42,7 @@ def folder(tiny_folder):
 @pytest.fixture(params=[False, True], ids=["in turn", "overlap"])
 def llm(folder, request):
     settings = {"num_pages": 64, "max_seq_len": 48, "max_running_requests": 4, "overlap": request.param}
-    with LLM(folder, device="cpu", check=True, poison=True, **settings) as llm:
+    with LLM(folder, device="cpu", dtype="float32", check=True, poison=True, **settings) as llm:
         yield llm
 
 
@@ -226,7 +226,7 @@ class TestStream:
     @pytest.mark.parametrize("overlap", [False, True])
     def test_nothing_is_said_twice_after_a_retraction(self, folder, overlap):
         settings = {"num_pages": 24, "max_seq_len": 24, "overlap": overlap, "admission": "optimistic", "check": True}
-        with LLM(folder, device="cpu", **settings) as llm, Recorder(llm) as rec:
+        with LLM(folder, device="cpu", dtype="float32", **settings) as llm, Recorder(llm) as rec:
             first = llm.submit([9, 8, 7], SamplingParams(max_tokens=16, ignore_eos=True))
             pieces = list(llm.stream([5, 6], SamplingParams(max_tokens=14, ignore_eos=True)))
             llm.run_until_idle()
@@ -388,8 +388,10 @@ class TestInterrupt:
 
 class TestCompany:
     def test_engines_of_one_model_share_its_weights(self, llm, folder):
-        with LLM(folder, device="cpu", num_pages=16, page_size=4) as second:
-            assert second.scheduler.executor.model is llm.scheduler.executor.model
+        with LLM(folder, device="cpu", dtype="float32", num_pages=16, page_size=4) as second:
+            runners = [each.scheduler.executor.runner for each in (llm, second)]
+            weights = [getattr(runner, "decoder", None) or runner.model for runner in runners]
+            assert weights[0] is weights[1]
             assert second.generate([5, 6], FREE).token_ids == llm.generate([5, 6], FREE).token_ids
 
     def test_two_engines_in_one_process(self, llm, folder, tiny_folder):

@@ -22,12 +22,6 @@ def folder(tmp_path) -> Path:
     return tiny_model_folder("llama", tmp_path / "model")
 
 
-@pytest.fixture(autouse=True)
-def plain_weights(monkeypatch) -> None:
-    """Packed weights cannot be looked at."""
-    monkeypatch.setattr("minisgl.models.weights.can_pack", lambda device, dtype: False)
-
-
 def load(folder: Path, dtype: torch.dtype = torch.float32) -> Decoder:
     return load_model(ModelConfig.from_folder(folder), folder, dtype, "cpu")
 

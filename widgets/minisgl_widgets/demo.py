@@ -23,7 +23,8 @@ def main() -> int:
 
     try:
         print(f"loading {args.model} ...", flush=True)
-        llm = LLM(args.model, num_pages=args.num_pages, prefix_cache=args.prefix_cache, max_seq_len=128, device="cpu")
+        settings = {"num_pages": args.num_pages, "prefix_cache": args.prefix_cache, "max_seq_len": 128}
+        llm = LLM(args.model, device="cpu", dtype="float32", **settings)  # the same tokens on every machine
     except MinisglError as error:
         print(f"minisgl: {error}", file=sys.stderr)
         return 1

@@ -1,0 +1,1 @@
+from tests.engine.conftest import one_thread as one_thread

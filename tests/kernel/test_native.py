@@ -1,0 +1,144 @@
+"""The C++ kernels compute what torch computes, and every token's numbers whatever it is computed beside."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+import torch
+
+from minisgl.config import EngineConfig
+from minisgl.engine import load_engine
+from minisgl.kernel import build, native
+from tests.engine.conftest import needs_cpp
+from tests.engine.driver import Driver
+from tests.models.tiny import FAMILIES, VOCAB_SIZE, tiny_model_folder
+
+pytestmark = needs_cpp
+
+PROMPTS = [random.Random(n).choices(range(2, VOCAB_SIZE), k=n) for n in (1, 18, 131)]
+# what a compiler for x86-64 can be asked for: AVX2, AVX (as without any), SSE only
+OLDER = ("-march=x86-64-v3", "-march=x86-64-v2")
+
+
+def drive(folder, kernels="cpp", dtype="float32", threads=1, page_size=4, **settings):
+    usual = {"num_pages": 1024 // page_size, "max_running_requests": 8, "device": "cpu"}
+    config = EngineConfig(page_size=page_size, kernels=kernels, dtype=dtype, threads=threads, **(usual | settings))
+    driver = Driver(load_engine(folder, config).executor)
+    driver.logits, own = [], driver.executor.runner.logits
+    driver.executor.runner.logits = lambda *args: driver.logits.append(own(*args).clone()) or driver.logits[-1]
+    driver.executor.pool.data.fill_(torch.nan)  # nothing may be read that was not stored
+    return driver
+
+
+def all_at_once(driver) -> torch.Tensor:
+    """Logits of one prefill of all prompts and three decodes, the tokens given: ``[4, prompts, vocab]``."""
+    for row, prompt in enumerate(PROMPTS):
+        driver.admit(row, prompt)
+    driver.prefill(*range(len(PROMPTS)))
+    for step in range(3):
+        for row in range(len(PROMPTS)):
+            driver.tokens[row][-1] = 7 + 11 * row + step
+            driver.token_writes.append((row, len(driver.tokens[row]) - 1, driver.tokens[row][-1:]))
+        driver.decode(*range(len(PROMPTS)))
+    return torch.stack(driver.logits)
+
+
+def assert_near(found: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> None:
+    assert found.isfinite().all()
+    assert (found.float() - wanted.float()).abs().max() <= tolerance * wanted.float().std()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_computes_what_torch_computes(tiny_folder, family):
+    folder = tiny_folder(family)
+    wanted = all_at_once(drive(folder, "torch"))
+    assert_near(all_at_once(drive(folder)), wanted, 1e-4)
+    ours, torchs = (all_at_once(drive(folder, kernels, "bfloat16")).float() - wanted for kernels in ("cpp", "torch"))
+    assert 0 < ours.square().mean().sqrt() < min(1.5 * torchs.square().mean().sqrt(), 0.1 * wanted.std())
+
+
+@pytest.mark.parametrize("target", OLDER)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_older_cpus_compute_the_same(tmp_path, monkeypatch, target, dtype):
+    """In particular AVX2 and SSE, which the machine at hand may not choose by itself."""
+    folder = tiny_model_folder("qwen3", tmp_path, head_dim=40, intermediate_size=84, hidden_size=52)
+    wanted = all_at_once(drive(folder, dtype=dtype))
+    try:
+        older = build.load(build.compiled(target))
+    except build.KernelsMissingError as error:
+        pytest.skip(str(error))  # a compiler for another kind of CPU
+    monkeypatch.setattr(native, "library", lambda: older)
+    engine = drive(tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-older")), dtype=dtype)
+    assert engine.executor.runner.decoder._width < 16
+    assert_near(all_at_once(engine), wanted, 1e-4 if dtype == "float32" else 0.05)
+
+
+@pytest.fixture(scope="module")
+def long_folder(tmp_path_factory):
+    return tiny_model_folder("llama", tmp_path_factory.mktemp("long"), max_position_embeddings=1024)
+
+
+LONG = random.Random(1).choices(range(2, VOCAB_SIZE), k=700)
+
+
+def test_a_prompt_longer_than_blocks_and_windows(long_folder):
+    found = []
+    for kernels in ("torch", "cpp"):
+        driver = drive(long_folder, kernels)
+        driver.admit(0, LONG)
+        driver.prefill(0)
+        found.append(driver.logits[0])
+    assert_near(found[1], found[0], 1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+class TestOnlyItsOwnHistoryDecides:
+    """Bit for bit: the last logits of a prompt, however and beside whomever they are computed."""
+
+    def alone(self, folder, dtype) -> torch.Tensor:
+        driver = drive(folder, dtype=dtype)
+        driver.admit(0, LONG)
+        driver.prefill(0)
+        return driver.logits[-1][0]
+
+    @pytest.mark.parametrize("cuts", [[1], [699], [128, 129], [300, 301, 302, 600], [512]], ids=str)
+    def test_chunks(self, long_folder, dtype, cuts):
+        driver = drive(long_folder, dtype=dtype, page_size=1)
+        driver.admit(2, LONG)
+        for start, end in pairwise([0, *cuts, 700]):
+            driver.run({2: (start, end)})
+        assert torch.equal(driver.logits[-1][0], self.alone(long_folder, dtype))
+
+    @pytest.mark.parametrize("threads", [1, 3])
+    def test_company(self, long_folder, dtype, threads):
+        driver = drive(long_folder, dtype=dtype, threads=threads)
+        for row, prompt in enumerate([PROMPTS[1], LONG[:40], PROMPTS[2], LONG]):
+            driver.admit(row, prompt)
+        driver.run({0: (0, 18), 1: (0, 39), 2: (0, 2), 3: (0, 699)})
+        driver.run({2: (2, 131), 0: (18, 19), 3: (699, 700), 1: (39, 40)})
+        assert torch.equal(driver.logits[-1][2], self.alone(long_folder, dtype))
+
+    def test_a_prefix_of_somebody_else(self, long_folder, dtype):
+        driver = drive(long_folder, dtype=dtype)
+        driver.admit(0, [*LONG[:652], 5, 6])
+        driver.prefill(0)
+        driver.admit(1, LONG, prefix=652, of=0)
+        driver.run({0: (654, 655), 1: (652, 700)})
+        assert torch.equal(driver.logits[-1][1], self.alone(long_folder, dtype))
+
+
+def test_packing_by_hand():
+    weight, packed = torch.arange(10.0).view(5, 2), torch.zeros(2, 2, 4, dtype=torch.int32)  # five outputs, two inputs
+    native.pack(weight, packed)
+    assert packed.view(torch.float32).tolist() == [[[0, 2, 4, 6], [1, 3, 5, 7]], [[8, 0, 0, 0], [9, 0, 0, 0]]]
+    native.pack(torch.arange(15.0).view(5, 3).bfloat16(), packed.zero_())  # the third input has no partner
+    first = packed.view(torch.bfloat16)[0]
+    assert first.tolist() == [[0, 1, 3, 4, 6, 7, 9, 10], [2, 0, 5, 0, 8, 0, 11, 0]]
+
+
+def test_packing_gates_and_ups_by_hand():
+    both, packed = torch.tensor([1.0, 2, 3, -1, -2, -3]), torch.zeros(2, 1, 4, dtype=torch.int32)  # three of either
+    native.pack(both[:, None], packed, gated=True)
+    assert packed.view(torch.float32).flatten().tolist() == [1, 2, -1, -2, 3, 0, -3, 0]
