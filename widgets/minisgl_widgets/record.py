@@ -149,7 +149,7 @@ class Encoder:
             "uids": self._uids[self._sent["uids"] :],
             "violations": self._violations[self._sent["violations"] :],
             "marks": self._marks[self._sent["marks"] :],
-            "texts": list(islice(texts.items(), known, None)) if len(texts) > known else [],
+            "texts": list(islice(reversed(texts.items()), len(texts) - known))[::-1],
         }
         for name, values in new.items():
             self._sent[name] += len(values)
