@@ -83,5 +83,13 @@ def test_one_player_moves_both(chromium: Any, tmp_path: Path) -> None:
     page.page.locator(".msgl-side:nth-child(2) .msgl-request[data-uid='5']").click()
     page.settle()
     assert [m["uid"] for m in page.data(".msgl-request.msgl-hi")] == ["5", "5"], "in both"
+    page.page.evaluate("document.activeElement.blur()")
+    page.page.mouse.move(0, 0)
+    page.page.keyboard.press("Escape")  # with the focus on the page's body
+    page.settle()
+    assert page.data(".msgl-request.msgl-hi") == [], "let go in both"
+    for key in ("Home", "Space", "n"):
+        page.page.keyboard.press(key)
+    assert page.page.locator(".msgl-play").first.get_attribute("aria-pressed") == "false", "going somewhere stops it"
     assert page.problems == []
     page.context.close()

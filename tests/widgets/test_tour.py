@@ -85,6 +85,10 @@ def test_sentences_move_the_player_both_ways(chromium: Any, tmp_path: Path) -> N
 
     last = len(tour.sentences) - 1
     stands(0)
+    page.page.keyboard.press("a")  # the stage's keys work with the focus on the page's body
+    page.settle()
+    assert "compare" in {tab["view"] for tab in page.data(".msgl-tab[aria-selected=true]")}
+    page.page.keyboard.press("p")
     for i in range(1, last + 1):
         page.page.keyboard.press("n")
         stands(i)

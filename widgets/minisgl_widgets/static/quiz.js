@@ -182,6 +182,6 @@ export class Quiz {
       event.stopPropagation();
       void this.go();
     } else if (this.state === "ask" && choice >= 0 && choice < this.question.choices.length) void this.answer(choice);
-    else if (target === document.body && this.stage.player.key(event)) event.preventDefault();
+    else if (target === document.body) this.stage.key(event);
   }
 }
