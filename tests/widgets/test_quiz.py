@@ -193,6 +193,7 @@ def test_a_topic_is_kept_to_and_a_wrong_one_is_named() -> None:
 def test_a_page_gets_the_run_in_pieces_none_of_which_tells_too_much() -> None:
     quiz = Quiz(runs.load("small_cache"))
     first, pieces = quiz._pieces()
+    assert parts_of(first)[0][3]["config"] == quiz.trace.about["config"]
     known = 0
     ends = [end for q in quiz.questions for end in (q.before, q.step)]
     for piece, end in zip([first, *pieces], [*ends, quiz.trace.history.last], strict=True):
