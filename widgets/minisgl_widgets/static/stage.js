@@ -227,6 +227,11 @@ export class Stage {
     this.redraw();
   }
 
+  /** Is there a tab of answers? */
+  get answers() {
+    return this.docks.some((dock) => dock.kinds.some((kind) => kind.id === "questions"));
+  }
+
   /** Hold a request and show the answer to a question about it. @param {string} question its id @param {number} uid */
   ask(question, uid) {
     if (this.pinned?.kind !== "uid" || this.pinned.uid !== uid) this.pin({ kind: "uid", uid });
