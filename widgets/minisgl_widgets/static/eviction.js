@@ -126,8 +126,8 @@ export class EvictionPreview {
   }
 
   /** @param {import("./stage.js").Frame} frame */
-  draw({ store, state, counts }) {
-    const policy = store.config.eviction;
+  draw({ store, state, step, counts }) {
+    const policy = store.configAt(step).eviction;
     const { nodes } = state;
     const told = evictionOrder(nodes, policy ?? "lru");
     const order = told ?? Object.keys(nodes).map(Number).filter((id) => id > 0 && !nodes[id].locks);

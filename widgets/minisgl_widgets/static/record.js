@@ -161,8 +161,10 @@ export class RunStore {
   /** All parts are readable. */
   whole = false;
   title = "";
-  /** The engine's settings (EngineConfig), as far as they are known. @type {Record<string, any>} */
+  /** The engine's settings (EngineConfig) when the record began, as far as they are known. @type {Record<string, any>} */
   config = {};
+  /** Which of them changed from which step on, in order. @type {[number, Record<string, any>][]} */
+  settings = [];
   /** What token ids say. @type {Record<string, string>} */
   texts = {};
   /** Grows whenever texts change: what was written with them is then written anew. */
@@ -222,6 +224,12 @@ export class RunStore {
   /** The last step known. */
   get last() {
     return this.first + this.length;
+  }
+
+  /** The engine's settings in a step, as far as they are known. @param {number} step @returns {Record<string, any>} */
+  configAt(step) {
+    const changes = this.settings.filter(([from]) => from <= step).map(([, values]) => values);
+    return Object.assign({}, this.config, ...changes);
   }
 
   /** Replace everything. What is deflated is read in the background: first what the first steps need. Resolves when all
@@ -326,6 +334,7 @@ export class RunStore {
 
   /** @param {string} what @param {number} uid @param {number} step @param {string} detail */
   _mark(what, uid, step, detail) {
+    if (what === "settings") return void this.settings.push([step, JSON.parse(detail)]);
     let span = this.spans.get(uid);
     if (!span) {
       this.uids.push(uid);
