@@ -145,7 +145,7 @@ export class Player {
   /** One bar per step (or per pixel): what kind of batch it was. @param {any} store @param {any} palette */
   _drawTrack(store, palette) {
     const { width, height } = this;
-    const key = `${width} ${store.length} ${palette.prefill}`;
+    const key = `${width} ${store.length} ${store.record} ${palette.prefill}`;
     if (key === this.trackKey || !width || !store.length) return;
     this.trackKey = key;
     const ratio = window.devicePixelRatio || 1;

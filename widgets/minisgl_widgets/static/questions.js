@@ -15,7 +15,7 @@ export class Questions {
     this.stage = stage;
     this.question = "";
     this.uid = -1;
-    this.edition = -1;
+    this.edition = this.record = -1;
     this.known = 0; // requests in the list
     this.shown = ""; // what the answer below was made of
     /** Keys of what the kernel was asked. @type {Set<string>} */
@@ -55,7 +55,8 @@ export class Questions {
 
   /** Another record, or more requests. @param {import("./record.js").RunStore} store */
   _offer(store) {
-    if (this.edition !== store.edition && store.uids.length < this.known) this.known = 0;
+    if (this.record !== store.record) this.known = 0;
+    this.record = store.record;
     if (this.edition !== store.edition || !this.each.childElementCount) {
       this.edition = store.edition;
       const offer = (/** @type {boolean} */ each) => store.questions.filter((question) => question.each === each).map(({ id, title }) =>
@@ -68,7 +69,7 @@ export class Questions {
       if (!this.known) this.who.replaceChildren();
       this.who.append(...store.uids.slice(this.known).map((uid) => h("option", { value: uid }, `request ${uid}`)));
       this.known = store.uids.length;
-      if (this.uid < 0) this.uid = longestWait(store);
+      if (!store.spans.has(this.uid)) this.uid = longestWait(store);
     }
   }
 
