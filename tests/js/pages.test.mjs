@@ -11,6 +11,7 @@ const { LifePicture, livesOf, lifeAt, lifeWords, sharesOf, moved, zoomed } = awa
 const { largestRuns } = await load("lifedraw.js");
 const { entriesOf } = await load("pagetable.js");
 const { momentOf, nodeMoves, nodeWords, pageMoves, requestMoves, requestWords } = await load("compare.js");
+const { forStage } = await load("player.js");
 const { asXml, pictureName, variablesIn } = await load("picture.js");
 
 function dice(seed) {
@@ -212,6 +213,11 @@ test("breakpoints: where something happened, where free pages fall below", () =>
   assert.deepEqual(breaksIn(store, "free", 5), [8, 11]);
   assert.deepEqual(breaksIn(store, "free", 11), [], "it was below from the start");
   assert.deepEqual([6, 7, 9, 99].map((step) => upTo([7, 9], step)), [0, 1, 2, 2]);
+});
+
+test("keys on a field, or on what is folded, are not the stage's", () => {
+  const on = (name) => forStage({ target: { matches: (selector) => selector.split(", ").includes(name) } });
+  assert.deepEqual(["select", "summary", "button"].map(on), [false, false, true]);
 });
 
 test("a broken page is marked where it was broken, not at every step after", () => {
