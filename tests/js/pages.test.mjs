@@ -11,7 +11,8 @@ const { LifePicture, livesOf, lifeAt, lifeWords, sharesOf, moved, zoomed } = awa
 const { largestRuns } = await load("lifedraw.js");
 const { entriesOf } = await load("pagetable.js");
 const { momentOf, nodeMoves, nodeWords, pageMoves, requestMoves, requestWords } = await load("compare.js");
-const { pictureName, variablesIn } = await load("picture.js");
+const { forStage } = await load("player.js");
+const { asXml, pictureName, variablesIn } = await load("picture.js");
 
 function dice(seed) {
   let x = seed;
@@ -214,10 +215,19 @@ test("breakpoints: where something happened, where free pages fall below", () =>
   assert.deepEqual([6, 7, 9, 99].map((step) => upTo([7, 9], step)), [0, 1, 2, 2]);
 });
 
+test("keys on a field, or on what is folded, are not the stage's", () => {
+  const on = (name) => forStage({ target: { matches: (selector) => selector.split(", ").includes(name) } });
+  assert.deepEqual(["select", "summary", "button"].map(on), [false, false, true]);
+});
+
 test("a broken page is marked where it was broken, not at every step after", () => {
   const said = "step 7, PagesFreed: page 3 is freed twice";
   const store = storeOf([0, 0, 0, 0], [1, 1, 1, 1], [[1, [said]], [2, [`broken since step 7: ${said}`]], [3, ["page 4 is lost"]]]);
   assert.deepEqual(brokenPages(store), [{ step: 7, page: 3, said }, { step: 9, page: 4, said: "page 4 is lost" }]);
+});
+
+test("a picture holds nothing that XML may not", () => {
+  assert.equal(asXml("a\u0000\u001b\tb\n\ud83dc\ude00\uffff😀é"), "a\tb\nc😀é");
 });
 
 test("a picture's name and its variables", () => {

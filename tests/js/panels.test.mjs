@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { load } from "./modules.mjs";
 
 const { placesOf, placeAt, timeOf } = await load("pair.js");
-const { markOf, resultOf } = await load("quiz.js");
+const { Quiz, markOf, resultOf } = await load("quiz.js");
 const { paragraphsOf } = await load("tour.js");
 
 test("on the clock of steps the shorter run waits at its end", () => {
@@ -47,6 +47,20 @@ test("the result says how many, of which topics, and of which quiz", () => {
   const quiz = { title: "Five prompts", topic: null, seed: 3, questions: [choice, number, choice] };
   assert.equal(resultOf(quiz, [true, false, true]), "2 of 3 right (admission 2/2, pages 0/1): Five prompts, seed 3");
   assert.equal(resultOf({ ...quiz, topic: "pages" }, [true, false, null]), "1 of 3 right (admission 1/2, pages 0/1), 1 left: Five prompts, on pages, seed 3");
+});
+
+test("going on twice before the next piece is there goes on once, and gives no piece away", async () => {
+  const questions = [choice, choice, choice];
+  const quiz = Object.assign(Object.create(Quiz.prototype), {
+    data: { questions, pieces: [null, null, null, null, null, null] }, at: 0, piece: 1, state: "told",
+    choices: { querySelector: () => null }, prompt: { focus() {} },
+    ask() {
+      this.state = "ask";
+    },
+    _head() {},
+  });
+  await Promise.all([quiz.go(), quiz.go()]);
+  assert.deepEqual([quiz.at, quiz.piece, quiz.state], [1, 2, "ask"]);
 });
 
 test("sentences stand in their paragraphs", () => {

@@ -162,6 +162,16 @@ test("a record that starts later counts its steps from there", () => {
   assert.deepEqual(store.delta(103), record.deltas[2]);
 });
 
+test("settings that change are known from their step on", () => {
+  const store = new R.RunStore();
+  store.config = { eviction: "lru", order: "fcfs" };
+  store._mark("settings", -1, 3, '{"eviction": "fifo"}');
+  store._mark("settings", -1, 7, '{"eviction": "lru", "order": "lpm"}');
+  assert.deepEqual([2, 3, 7].map((step) => store.configAt(step)),
+    [{ eviction: "lru", order: "fcfs" }, { eviction: "fifo", order: "fcfs" }, { eviction: "lru", order: "lpm" }]);
+  assert.deepEqual(store.uids, [], "of no request");
+});
+
 test("another version is refused in words", async () => {
   await assert.rejects(new R.RunStore().load(contained([], { version: 2 })), /version 3, not 2/);
 });

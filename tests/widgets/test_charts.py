@@ -13,6 +13,7 @@ from minisgl.events.trace import Trace
 from minisgl.events.types import AdmissionTested
 from minisgl_widgets import admission_chart, pool_chart
 from minisgl_widgets.charts import counters
+from tests.script import finish_early, overlapped, release
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
 
 
@@ -52,6 +53,15 @@ def test_pool_chart() -> None:
     assert list(chart.data[4].y) == [57] * 7 + [0] + [12] * 7 + [0]
     assert len(chart.to_json()) < 10_000
     assert pool_chart(trace.history, title="five prompts").to_json() == chart.to_json()
+
+
+def test_pages_that_wait_for_a_batch_in_flight_are_not_spoken_for() -> None:
+    say = overlapped()
+    finish_early(say)
+    release(say)
+    seen, line = counters(say.history), pool_chart(say.history).data[4].y
+    assert (seen["owned_pages"][2], seen["pending_pages"][2]) == (2, 1)
+    assert line[2] == 1 + seen["protected_pages"][2] + seen["reserved_pages"][2]
 
 
 def bars_of(chart) -> dict[str, list[int]]:

@@ -16,9 +16,11 @@ from minisgl.config import EngineConfig
 from minisgl.core import SamplingParams
 from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
+from minisgl.events.trace import Trace
 from minisgl.events.types import PagesEvicted
 from minisgl.events.words import count, describe
 from minisgl.scheduler import Scheduler
+from minisgl_widgets import runs
 from minisgl_widgets.bundle import STATIC, bundle, order, styles
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
@@ -576,6 +578,30 @@ def test_the_log_has_every_event_and_leads_to_its_step(opened: Opened, shared: H
     assert opened.press("ArrowLeft", "Home", " ") == at, "keys in a field are the field's"
     search.fill("")
     opened.settle()
+
+
+def test_another_run_is_noticed_by_a_tab_that_was_hidden(chromium: Any, tmp_path: Path) -> None:
+    short, long = runs.load("retract"), runs.load("reserve")
+    page = Opened(chromium, export_html(short, tmp_path / "run.html"), "#step=3&view=events")
+
+    def logs(trace: Trace) -> None:
+        page.page.wait_for_function(
+            "(note) => document.querySelector('.msgl-filter .msgl-hint').textContent === note",
+            arg=count(sum(bool(describe(e)) for e in trace.events), "event"),
+        )
+
+    logs(short)
+    page.page.locator(".msgl-tab[data-view=batch]").click()
+    page.settle()
+    page.page.evaluate(
+        """(record) => document.getElementById("stage").stage.store
+            .load(Uint8Array.from(atob(record), (c) => c.charCodeAt(0)))""",
+        base64.b64encode(Session(long).record()).decode(),
+    )
+    page.page.locator(".msgl-tab[data-view=events]").click()
+    logs(long)
+    assert page.problems == []
+    page.context.close()
 
 
 def test_tabs_are_chosen_by_keys(chromium: Any, shared: History, tmp_path: Path) -> None:

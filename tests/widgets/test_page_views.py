@@ -298,6 +298,9 @@ def test_who_goes_next(opened: Opened, trace: Trace) -> None:
             assert opened.data(".msgl-evictask")[0]["pages"] == " ".join(map(str, pages))
             pushed += bool(pages)
     assert pushed > 5
+    opened.page.locator(".msgl-evictpages").focus()
+    opened.press("Enter")
+    assert opened.page.evaluate("document.getElementById('stage').stage.pinned") is None, "a field is no page to hold"
     step = next(
         s for s in range(trace.history.last // 2, trace.history.last) if trace.at(s).pages.count("evictable") > 3
     )

@@ -23,7 +23,7 @@ from minisgl.events.trace import Trace
 from minisgl.events.words import describe
 from minisgl_widgets import runs
 from minisgl_widgets.decisions import FATES, VERDICTS, questions
-from minisgl_widgets.question import TOPICS, Question
+from minisgl_widgets.question import TOPICS, Moment, Question
 from minisgl_widgets.quiz import Quiz, choose
 from tests.fakes import Run
 from tests.widgets.packed import parts_of
@@ -55,6 +55,21 @@ def random_run(seed: int) -> Trace:
                 core.scheduler.step()
         core.play()
     return recorder.trace
+
+
+def test_a_moment_knows_the_settings_of_its_step() -> None:
+    core = Run(max_prefill_tokens=8)
+    with Recorder(core) as recorder:
+        core.scheduler.submit([1, 2, 3], SamplingParams(max_tokens=4, ignore_eos=True))
+        core.scheduler.step()
+        core.scheduler.change(max_prefill_tokens=2)
+        core.play()
+    moment = Moment(recorder.trace)
+    limits = {}
+    for event in recorder.trace.events:
+        moment.follow(event)
+        limits[event.step] = moment.limits
+    assert "at most 8 prompt tokens" in limits[1] and "at most 2 prompt tokens" in limits[2]
 
 
 def decider(trace: Trace, question: Question) -> tuple[int, Any, dict]:
@@ -193,6 +208,7 @@ def test_a_topic_is_kept_to_and_a_wrong_one_is_named() -> None:
 def test_a_page_gets_the_run_in_pieces_none_of_which_tells_too_much() -> None:
     quiz = Quiz(runs.load("small_cache"))
     first, pieces = quiz._pieces()
+    assert parts_of(first)[0][3]["config"] == quiz.trace.about["config"]
     known = 0
     ends = [end for q in quiz.questions for end in (q.before, q.step)]
     for piece, end in zip([first, *pieces], [*ends, quiz.trace.history.last], strict=True):

@@ -17,6 +17,7 @@ import pytest
 from minisgl.events import types as ev
 from minisgl.events.history import History
 from minisgl.events.integrity import counts
+from minisgl.events.recorder import Recorder
 from minisgl.events.state import apply_delta, undo_delta
 from minisgl.events.words import EMITTERS, describe
 from minisgl_widgets import leap as leaps
@@ -216,6 +217,18 @@ def check_spans(spans: dict[int, dict], history: History, states: dict[int, Any]
         verdicts = [(e.step, e.verdict) for e in events if isinstance(e, ev.AdmissionTested) and e.uid == uid]
         new = [v for k, v in enumerate(verdicts) if k == 0 or verdicts[k - 1][1] != v[1]]
         assert [tuple(v) for v in span["verdicts"]] == new
+
+
+def test_settings_that_change_are_marks_of_no_request() -> None:
+    run = Run()
+    with Recorder(run) as recorder:
+        run.submit([1, 2, 3], 4)
+        run.scheduler.step()
+        run.scheduler.change(eviction="fifo", max_prefill_tokens=2)
+        run.play()
+    marks = zip(*parts_of(Session(recorder.trace).record())[0][3]["marks"], strict=True)
+    settings = [mark for mark in marks if mark[0] == "settings"]
+    assert settings == [("settings", -1, 2, '{"eviction":"fifo","max_prefill_tokens":2}')]
 
 
 # -- tails -----------------------------------------------------------------------------------------------------------

@@ -9,13 +9,16 @@ import pytest
 
 from minisgl_widgets import runs
 from minisgl_widgets.side_by_side import SideBySide
+from tests.widgets.packed import parts_of
 from tests.widgets.test_export import Opened
 
 
 def test_it_counts_what_differs() -> None:
     a, b = runs.load("reserve"), runs.load("retract")
     pair = SideBySide(a, b)
-    panel = pair.content().panel
+    content = pair.content()
+    assert not any(part[0] == "answers" for record in content.records for part in parts_of(record)), "no tab shows them"
+    panel = content.panel
     assert panel and sum(n for _, n in panel["differing"]) == len(a.diff(b)) > 0
     assert panel["settings"] == [["admission", "conservative", "optimistic"]]
     assert panel["first"][0] == 1 and "needs 40" in panel["first"][1] and "needs 13" in panel["first"][2]
@@ -49,6 +52,8 @@ def test_one_player_moves_both(chromium: Any, tmp_path: Path) -> None:
         assert int(state["differing"]) == sum(n for step, n in per_step.items() if step <= max(steps))
 
     stand((1, 1))
+    assert page.page.locator(".msgl-request[data-status=waiting]").count() > 0
+    assert page.page.locator(".msgl-why").count() == 0, "no tab would show the answer"
     boxes = page.page.eval_on_selector_all(
         ".msgl-side, .msgl-side .msgl-panel",
         "(all) => all.map((el) => Object.values(el.getBoundingClientRect().toJSON()))",
@@ -83,5 +88,13 @@ def test_one_player_moves_both(chromium: Any, tmp_path: Path) -> None:
     page.page.locator(".msgl-side:nth-child(2) .msgl-request[data-uid='5']").click()
     page.settle()
     assert [m["uid"] for m in page.data(".msgl-request.msgl-hi")] == ["5", "5"], "in both"
+    page.page.evaluate("document.activeElement.blur()")
+    page.page.mouse.move(0, 0)
+    page.page.keyboard.press("Escape")  # with the focus on the page's body
+    page.settle()
+    assert page.data(".msgl-request.msgl-hi") == [], "let go in both"
+    for key in ("Home", "Space", "n"):
+        page.page.keyboard.press(key)
+    assert page.page.locator(".msgl-play").first.get_attribute("aria-pressed") == "false", "going somewhere stops it"
     assert page.problems == []
     page.context.close()

@@ -49,7 +49,10 @@ def test_a_text_is_read_into_sentences_and_places() -> None:
     ("text", "message"),
     [
         ("", "has no sentence"),
-        ("See [step 99].", "line 1: step 99 is not in this run: it holds steps 0 to 16"),
+        ("See [step 99].", "line 1: step 99 is not in this run: it holds 0-16"),
+        ("See [it | req 5].", "line 1: req 5 is not in this run: it holds 0-4"),
+        ("See [it | page 64].", "line 1: page 64 is not in this run: it holds 0-63"),
+        ("See [it | step 3 node 99].", "line 1: node 99 is not in this run: it holds 0"),
         ("Fine.\nSee [it | view nowhere].", "line 2: there is no view 'nowhere'; there are strip"),
         ("See [this].", "line 1: 'this' is no place; one reads like 'step 3 req 2 view tree'"),
         ("See [it | request 4].", "line 1: request 4 is no place; there are step, req, page, node, view"),
@@ -85,6 +88,10 @@ def test_sentences_move_the_player_both_ways(chromium: Any, tmp_path: Path) -> N
 
     last = len(tour.sentences) - 1
     stands(0)
+    page.page.keyboard.press("a")  # the stage's keys work with the focus on the page's body
+    page.settle()
+    assert "compare" in {tab["view"] for tab in page.data(".msgl-tab[aria-selected=true]")}
+    page.page.keyboard.press("p")
     for i in range(1, last + 1):
         page.page.keyboard.press("n")
         stands(i)

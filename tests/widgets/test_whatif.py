@@ -13,6 +13,7 @@ from minisgl import Recorder
 from minisgl.errors import ConfigError
 from minisgl.events.trace import Trace
 from minisgl.sim.costs import LinearCost
+from minisgl.sim.replay import replay
 from minisgl.sim.simulator import Simulator
 from minisgl.sim.whatif import sweep, whatif
 from minisgl_widgets import WhatIf
@@ -164,6 +165,9 @@ def test_every_page_is_recorded_and_shown(what):
         what.stage  # noqa: B018
     stage = what.set(num_pages=32).show_pages()
     assert stage is what.stage and stage.history.last == what.outcome.steps
+    shown = stage.session.trace
+    assert shown.about["config"]["num_pages"] == 32
+    assert replay(shown).diff(shown).first is None, "it can be run again like any record"
     assert stage.at(5).pages.owner.tolist() == what.trace.at(5).pages.owner.tolist()
     assert "num_pages=32" in what._recorded.value and what._progress.layout.display == "none"
     what.set(num_pages=40).show_pages()

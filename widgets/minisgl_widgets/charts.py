@@ -69,9 +69,8 @@ def pool_chart(run: Trace | History, scheduled: bool = False, title: str = "") -
         chart.add_scatter(
             x=data["step"], y=data[name], name=label, stackgroup="pool", mode="lines", line=line, fillcolor=colour
         )
-    spoken_for = [
-        a + b + c for a, b, c in zip(data["owned_pages"], data["protected_pages"], data["reserved_pages"], strict=True)
-    ]
+    taken = ("owned_pages", "protected_pages", "reserved_pages", "pending_pages")  # pending ones can be had again
+    spoken_for = [a + b + c - d for a, b, c, d in zip(*(data[name] for name in taken), strict=True)]
     line = {"color": palette.BAD, "width": 2, "dash": "dot", "shape": "hv"}
     chart.add_scatter(x=data["step"], y=spoken_for, name="owned, locked or promised", mode="lines", line=line)
     return chart

@@ -15,6 +15,7 @@ step (without a type: all), and every event type has its name.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -23,10 +24,10 @@ import msgspec
 from minisgl.errors import TourError
 from minisgl.events import types as ev
 from minisgl.events.trace import Trace
+from minisgl.events.words import pages as ranges
 from minisgl_widgets.bundle import STATIC
 
 FIXED = ("strip", "words", "ledger", "handoff", "requests", "tree")  # views that are always there
-HELD = ("req", "page", "node")
 
 _SENTENCE = re.compile(r"^(?P<text>.*?)\s*(?:\{(?P<claim>.*)\})?\s*$")
 _LINK = re.compile(r"\[(?P<words>[^\]|]+)(?:\|(?P<place>[^\]]+))?\]")
@@ -53,6 +54,7 @@ class Sentence(msgspec.Struct, frozen=True):
 def sentences(text: str, trace: Trace) -> list[Sentence]:
     """Read a tour's text. TourError where a place is none, or is not in the run."""
     found: list[Sentence] = []
+    there = _numbers(trace)
     paragraph, step = 0, trace.keyframe["step"]
     views: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -66,7 +68,7 @@ def sentences(text: str, trace: Trace) -> list[Sentence]:
         end = 0
         said = match["text"]
         for link in _LINK.finditer(said):
-            named = _place(link["place"] or link["words"], number, trace)
+            named = _place(link["place"] or link["words"], number, there)
             step, views = named.pop("step", step), named.pop("view", views)
             held = named or held
             parts += [(said[end : link.start()], ""), (link["words"].strip(), _fragment(step, named, views))]
@@ -79,24 +81,35 @@ def sentences(text: str, trace: Trace) -> list[Sentence]:
     return found
 
 
-def _place(text: str, line: int, trace: Trace) -> dict[str, Any]:
+def _numbers(trace: Trace) -> dict[str, Sequence[int]]:
+    """What a place can name in this run, by kind, in order; of requests and nodes, all that ever were."""
+    nodes = {*trace.keyframe["nodes"], *(e.node for e in trace.of(ev.NodeInserted))}
+    nodes |= {e.upper for e in trace.of(ev.NodeSplit)}
+    return {
+        "step": range(trace.history.first, trace.history.last + 1),
+        "req": sorted(trace.requests.uid.tolist()),
+        "page": range(trace.keyframe["num_pages"]),
+        "node": sorted(nodes),
+    }
+
+
+def _place(text: str, line: int, there: dict[str, Sequence[int]]) -> dict[str, Any]:
     """``step 3 req 2 view tree`` as a dict; at most one of what can be held."""
     words = text.replace("=", " ").split()
     if len(words) % 2:
         raise TourError(f"line {line}: {text.strip()!r} is no place; one reads like 'step 3 req 2 view tree'")
     place: dict[str, Any] = {}
-    first, last = trace.history.first, trace.history.last
     for kind, what in zip(words[::2], words[1::2], strict=True):
         if kind == "view":
             place["view"] = [*place.get("view", []), what]
             if what not in FIXED and what not in tabs():
                 raise TourError(f"line {line}: there is no view {what!r}; there are {', '.join((*FIXED, *tabs()))}")
-        elif kind in ("step", *HELD) and what.isdecimal():
+        elif kind in there and what.isdecimal():
             place[kind] = int(what)
+            if place[kind] not in there[kind]:
+                raise TourError(f"line {line}: {kind} {what} is not in this run: it holds {ranges(tuple(there[kind]))}")
         else:
             raise TourError(f"line {line}: {kind} {what} is no place; there are step, req, page, node, view")
-    if not first <= place.get("step", first) <= last:
-        raise TourError(f"line {line}: step {place['step']} is not in this run: it holds steps {first} to {last}")
     return place
 
 

@@ -97,6 +97,8 @@ class Moment:
             self.changed |= {event.node, event.upper}
         elif isinstance(event, ev.PagesAllocated):
             self.taken = event
+        elif isinstance(event, ev.SettingsChanged):
+            self.config = self.config | dict(zip(event.names, event.values, strict=True))
 
     # -- in words ------------------------------------------------------------------------------------------------------
 

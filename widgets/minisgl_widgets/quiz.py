@@ -66,7 +66,7 @@ class Quiz(Page):
         """The run up to the first question, and what follows: a piece for each answer, then one that leads to the next
         question (the last one to the run's end); None where there are no steps between."""
         texts = self.trace.texts
-        feed = Feed(self.trace.keyframe, lambda token: texts.get(token, str(token)), self.title)
+        feed = Feed(self.trace.keyframe, lambda token: texts.get(token, str(token)), self.title, self.trace.about)
         encoder = Encoder(feed)
         ends = [end for q in self.questions for end in (q.before, q.step)]
         events, at = self.trace.events, 0

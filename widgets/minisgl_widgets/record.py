@@ -90,7 +90,8 @@ class Encoder:
 
     def record(self, deflate: bool = True, title: str = "", answers: Mapping[str, str] | None = None) -> bytes:
         """The run so far; the same run gives the same bytes. Its head says, beside what a tail's does, where the run
-        began (``keyframe``), ``config`` (every EngineConfig field; empty: not known), and names for numbers.
+        began (``keyframe``), ``config`` (every EngineConfig field as it was then; empty: not known), and names for
+        numbers.
         ``answers``: to go with it, see ``questions.answers``."""
         self._look()
         self._sent = dict.fromkeys(self._sent, 0)
@@ -220,7 +221,8 @@ class Encoder:
 
     def _mark(self, event: ev.Event) -> None:
         """What a request's line in a timeline needs: arrived (tokens of its prompt), refused, admitted, tested (its
-        verdict), prefill ("start end": tokens computed), first (token), retracted, finished (its reason)."""
+        verdict), prefill ("start end": tokens computed), first (token), retracted, finished (its reason). And, of no
+        request, settings: what changed, as JSON."""
         what = detail = ""
         if isinstance(event, ev.RequestArrived):
             what, detail = "arrived", str(len(event.prompt))
@@ -241,6 +243,8 @@ class Encoder:
             what = "retracted"
         elif isinstance(event, ev.RequestFinished):
             what, detail = "finished", event.reason
+        elif isinstance(event, ev.SettingsChanged):
+            what, detail = "settings", msgspec.json.encode(dict(zip(event.names, event.values, strict=True))).decode()
         elif isinstance(event, ev.TokensSampled):
             for uid, dropped in zip(event.uids, event.dropped, strict=True):
                 if not dropped and uid not in self._spoken:

@@ -9,10 +9,10 @@ from minisgl.events.trace import Trace
 from minisgl.events.types import StepFinished
 from minisgl.events.words import count, describe
 from minisgl_widgets.page import Content, Page, facts_of
+from minisgl_widgets.record import Encoder
 from minisgl_widgets.session import Session
 
 CLOCKS = ("step", "time")
-FIGURES = ("steps", "ttft_mean", "e2e_mean", "hit_rate", "retractions")
 
 
 class SideBySide(Page):
@@ -46,7 +46,9 @@ class SideBySide(Page):
             and [first.step, *(e and (describe(e) or type(e).__name__) for e in (first.this, first.other))],
         }
         facts = "; ".join(map(facts_of, self.sessions))
-        return Content(self.title, facts, [session.record() for session in self.sessions], panel)
+        # without answers: two stages side by side have no tab that shows them
+        records = [Encoder(session.feed).record(title=session.title) for session in self.sessions]
+        return Content(self.title, facts, records, panel)
 
     @property
     def title(self) -> str:

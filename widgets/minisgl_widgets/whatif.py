@@ -12,6 +12,7 @@ from typing import Any
 import ipywidgets as W
 
 from minisgl.errors import ConfigError
+from minisgl.events.recorder import origin
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
 from minisgl.sim.costs import CostModel
@@ -322,7 +323,9 @@ class WhatIf(W.VBox):
         said = ", ".join(f"{n}={v}" for n, v in what.changes.items()) or "as recorded"
         simulator = Simulator(what.config, what.costs)
         texts = what.record.texts
-        feed = Feed(simulator.snapshot().to_dict(), lambda token: texts.get(token, str(token)), said)
+        about, checkpoint = origin(simulator), simulator.checkpoint()
+        keyframe = simulator.snapshot().to_dict()
+        feed = Feed(keyframe, lambda token: texts.get(token, str(token)), said, about, checkpoint)
         whole = what.after.figures["duration"] or 1.0
         shown_at = begun
 

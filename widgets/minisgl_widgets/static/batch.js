@@ -83,13 +83,13 @@ export class BatchStrip {
   draw({ store, step }) {
     const i = step - store.first - 1;
     const batch = batchOf(store, i);
-    const budget = Number(store.config.max_prefill_tokens ?? 0);
+    const budget = Number(store.configAt(step).max_prefill_tokens ?? 0);
     Object.assign(this.el.dataset, { prefill: batch.prefill, decode: batch.decode, requests: batch.prompts.length + batch.decoders.length, budget });
     this._say(store, step, batch);
     const { from, to } = this.scale.stretch(store, step);
     Object.assign(this, { from, to });
     if (this.width <= 0 || !store.length) return;
-    const key = `${this.width} ${this.height} ${from} ${to} ${store.length} ${store.edition}`;
+    const key = `${this.width} ${this.height} ${from} ${to} ${store.length} ${store.edition} ${budget}`;
     if (key !== this.key) {
       this.key = key;
       this._draw(store, budget);

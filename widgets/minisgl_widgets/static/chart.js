@@ -103,7 +103,7 @@ export class Chart {
     if (width <= 0 || !store.length) return;
     const inner = width - LEFT - RIGHT;
     const x = (/** @type {number} */ at) => LEFT + (inner * at) / store.length;
-    const key = `${width} ${height} ${store.length} ${store.numPages} ${store.first}`;
+    const key = `${width} ${height} ${store.length} ${store.record}`;
     if (key !== this.key) {
       this.key = key;
       this._draw(store, x, inner);

@@ -131,7 +131,7 @@ export class Compare {
     this.key = "";
     /** @type {number | null} */
     this.under = null;
-    this.edition = NaN;
+    this.record = 0;
     /** @type {any} */
     this.palette = null;
     this.small = document.createElement("canvas");
@@ -202,8 +202,11 @@ export class Compare {
   /** @param {import("./stage.js").Frame} frame */
   draw(frame) {
     const { store, state, step, palette } = frame;
-    if (this.edition !== store.edition && this.a && (this.a.owner.length !== store.numPages || this.a.step > store.last)) this.a = null; // another record
-    this.edition = store.edition;
+    if (this.record !== store.record && this.a) { // another run: the same step of it, if it has one
+      const there = this.stage.at(this.a.step);
+      this.a = there && momentOf(there);
+    }
+    this.record = store.record;
     const { a } = this;
     this.body.hidden = !a;
     this.back.setAttribute("aria-disabled", String(!a));

@@ -22,7 +22,7 @@ export class EventLog {
     this.passed = [];
     this.read = 0; // steps read
     this.sifted = 0; // events that the filter has seen
-    this.edition = -1;
+    this.record = -1;
     this.top = this.high = 0;
     this.shown = NaN; // the step that was last brought into sight
     this.types = new Set();
@@ -107,13 +107,13 @@ export class EventLog {
 
   /** @param {import("./stage.js").Frame} frame */
   draw({ store, step }) {
-    if (this.edition !== store.edition && store.length < this.read) this.told = []; // another record
+    if (this.record !== store.record) this.told = []; // another run
     if (!this.told.length) {
       this.read = 0;
       this.steps = [];
       this._sift();
     }
-    this.edition = store.edition;
+    this.record = store.record;
     this._readOn(store);
     this.rows.style.height = `${this.passed.length * EVENT_LINE}px`;
     const reading = this.read < store.length ? `, ${this.read} of ${store.length} steps read` : "";

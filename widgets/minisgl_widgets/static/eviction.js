@@ -105,7 +105,8 @@ export class EvictionPreview {
     // with data-pages, pointing at the question marks the pages that would go
     this.ask = h("div", { class: "msgl-evictask", "data-of": -1, "data-pages": "" },
       h("label", null, "a request of ", this.number, " pages"), this.slider, this.outcome, this.enters);
-    this.ask.addEventListener("click", (/** @type {Event} */ e) => e.stopPropagation());
+    this.ask.addEventListener("click", (/** @type {Event} */ e) => e.stopPropagation()); // it is pointed at, never held
+    this.ask.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => e.key === "Enter" && e.stopPropagation());
     this.note = h("div", { class: "msgl-evictnote" });
     this.rows = h("div", { class: "msgl-rows", role: "list" });
     this.body = h("div", { class: "msgl-leaves msgl-scroll", tabindex: 0, "aria-label": "cached nodes in the order in which they would go" }, this.rows);
@@ -126,8 +127,8 @@ export class EvictionPreview {
   }
 
   /** @param {import("./stage.js").Frame} frame */
-  draw({ store, state, counts }) {
-    const policy = store.config.eviction;
+  draw({ store, state, step, counts }) {
+    const policy = store.configAt(step).eviction;
     const { nodes } = state;
     const told = evictionOrder(nodes, policy ?? "lru");
     const order = told ?? Object.keys(nodes).map(Number).filter((id) => id > 0 && !nodes[id].locks);

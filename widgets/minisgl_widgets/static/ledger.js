@@ -73,7 +73,7 @@ export class Ledger {
     const yes = test.verdict === "admitted";
     const { need, free, evictable, pending, reserved } = test;
     const { said, why, sums, since } = outcomeOf(test, step);
-    const head = h("div", { class: "msgl-verdict", title: said + why + sums + since }, chip(test.uid), h("i", { "aria-hidden": "true" }, yes ? "✓" : "✕"),
+    const head = h("div", { class: "msgl-verdict", title: verdictOf(test, step) }, chip(test.uid), h("i", { "aria-hidden": "true" }, yes ? "✓" : "✕"),
       h("span", { class: "msgl-said" }, said + why, sums ? h("span", { class: "msgl-sums" }, sums) : null), h("span", { class: "msgl-since" }, since.trim()));
     const el = h("div", { class: "msgl-test", role: "listitem", "data-uid": test.uid, "data-verdict": test.verdict, "data-step": test.step,
       "data-need": need, "data-reserved": reserved, "data-free": free, "data-evictable": evictable, "data-pending": pending,

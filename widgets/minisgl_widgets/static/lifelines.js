@@ -21,6 +21,7 @@ export class LifeLines {
     /** @type {import("./lives.js").Lives | null} */
     this.lives = null;
     this.livesKey = "";
+    this.record = 0; // the number of the one that was read
     /** @type {Part | null} what is seen; null: all */
     this.part = null;
     this.ground = new LifeGround();
@@ -225,12 +226,13 @@ export class LifeLines {
   _read(store) {
     const { lives } = this;
     const key = `${store.edition} ${store.length}`;
-    const another = lives && (store.last < lives.last || store.first !== lives.first || store.numPages !== lives.pages);
+    const another = lives && this.record !== store.record;
     if (key === this.livesKey || (lives && !another && !this.ground.whole)) return true;
     const changes = store.changes();
     if (!changes) return lives !== null && !another;
     if (another) this.part = this.selected = null;
     this.livesKey = key;
+    this.record = store.record;
     this.lives = livesOf(store.keyframe.pages.owner, changes, store.first, store.last);
     this.broken = brokenPages(store);
     return true;

@@ -55,6 +55,10 @@ export class Pair {
     const { breaks } = stages[0].player; // where to stop is looked for in the left run
     this.player.breaks.el.replaceWith(breaks.el);
     this.player.breaks = breaks;
+    breaks.jump = (step) => {
+      this.player.stop();
+      stages[0].goto(step);
+    };
     this.note = h("p", { class: "msgl-pairnote", role: "status" });
     this.sides = stages.map((stage) => h("div", { class: "msgl-side" }, stage.root));
     this.top = h("div", { class: "msgl-top" }, this.player.el, this.note);
@@ -140,7 +144,15 @@ export class Pair {
   /** @param {KeyboardEvent} event */
   _key(event) {
     const target = /** @type {HTMLElement} */ (event.target);
-    if (target.closest?.(".msgl-cells, [role=tablist]") || !this.player.key(event)) return;
+    if (event.key === "Escape") { // lets go in both, wherever it was held
+      for (const stage of this.stages) stage.key(event);
+      return;
+    }
+    if (target.closest?.(".msgl-cells, [role=tablist]")) return;
+    if (!this.player.key(event)) {
+      if (target === document.body) for (const stage of this.stages) stage.key(event);
+      return;
+    }
     event.preventDefault();
     event.stopPropagation();
   }

@@ -16,6 +16,11 @@ export function variablesIn(text) {
   return [...new Set(Array.from(text.matchAll(/(--msgl-[\w-]+)\s*:/g), (m) => m[1]))];
 }
 
+/** The text without what no XML may hold, and a run's texts can: control characters and halves of characters. @param {string} text */
+export function asXml(text) {
+  return text.replace(/[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]|\p{Surrogate}/gu, "");
+}
+
 /** Make the copy of an element say what the element shows: a canvas is an image, a field has its value, what is scrolled
  * stands where it was scrolled to. @param {Element} from @param {Element} to */
 function freeze(from, to) {
@@ -51,7 +56,7 @@ export function svgOf(root) {
   const body = h("body", { style: `margin:0;padding:0;background:${style.getPropertyValue("--msgl-bg")}` }, h("style", null, styles), copy);
   const size = { width: Math.ceil(width), height: Math.ceil(height) };
   const svg = h("svg", { ...size, viewBox: `0 0 ${size.width} ${size.height}` }, h("foreignObject", size, body));
-  return { text: new XMLSerializer().serializeToString(svg), ...size };
+  return { text: asXml(new XMLSerializer().serializeToString(svg)), ...size };
 }
 
 /** The same as PNG. @param {{text: string, width: number, height: number}} picture @returns {Promise<Blob>} */
@@ -99,7 +104,6 @@ export class SavePicture {
       say(this.done, `saved ${name}`);
     } catch (error) {
       say(this.done, `not saved: ${error}`);
-      throw error;
     }
   }
 }

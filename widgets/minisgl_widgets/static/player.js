@@ -13,9 +13,9 @@ const SIGNS = {
 };
 const SPEEDS = [1, 2, 5, 10, 30, 60];
 
-/** Is a key meant for the stage, and not for a field or for the browser? @param {KeyboardEvent} event */
+/** Is a key meant for the stage, and not for a field, for what is folded or for the browser? @param {KeyboardEvent} event */
 export function forStage(event) {
-  const field = /** @type {HTMLElement} */ (event.target).matches?.("select, textarea, input:not([type=range])");
+  const field = /** @type {HTMLElement} */ (event.target).matches?.("select, textarea, summary, input:not([type=range])");
   return !field && !event.altKey && !event.ctrlKey && !event.metaKey;
 }
 
@@ -145,7 +145,7 @@ export class Player {
   /** One bar per step (or per pixel): what kind of batch it was. @param {any} store @param {any} palette */
   _drawTrack(store, palette) {
     const { width, height } = this;
-    const key = `${width} ${store.length} ${palette.prefill}`;
+    const key = `${width} ${store.length} ${store.record} ${palette.prefill}`;
     if (key === this.trackKey || !width || !store.length) return;
     this.trackKey = key;
     const ratio = window.devicePixelRatio || 1;

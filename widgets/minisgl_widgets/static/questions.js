@@ -15,11 +15,10 @@ export class Questions {
     this.stage = stage;
     this.question = "";
     this.uid = -1;
-    this.edition = -1;
+    this.edition = this.record = -1;
     this.known = 0; // requests in the list
     this.shown = ""; // what the answer below was made of
-    /** Keys of what the kernel was asked. @type {Set<string>} */
-    this.asked = new Set();
+    this.asked = ""; // key of what the kernel was asked last; it drops what it was asked before
     this.given = stage.store.given;
     this.who = h("select", { class: "msgl-types msgl-who", "aria-label": "about which request", onchange: () => this._choose(Number(this.who.value)) });
     this.each = h("span", { class: "msgl-asks", role: "group", "aria-label": "questions about a request" });
@@ -55,7 +54,8 @@ export class Questions {
 
   /** Another record, or more requests. @param {import("./record.js").RunStore} store */
   _offer(store) {
-    if (this.edition !== store.edition && store.uids.length < this.known) this.known = 0;
+    if (this.record !== store.record) this.known = 0;
+    this.record = store.record;
     if (this.edition !== store.edition || !this.each.childElementCount) {
       this.edition = store.edition;
       const offer = (/** @type {boolean} */ each) => store.questions.filter((question) => question.each === each).map(({ id, title }) =>
@@ -68,7 +68,7 @@ export class Questions {
       if (!this.known) this.who.replaceChildren();
       this.who.append(...store.uids.slice(this.known).map((uid) => h("option", { value: uid }, `request ${uid}`)));
       this.known = store.uids.length;
-      if (this.uid < 0) this.uid = longestWait(store);
+      if (!store.spans.has(this.uid)) this.uid = longestWait(store);
     }
   }
 
@@ -77,7 +77,7 @@ export class Questions {
     const { store, send } = this.stage;
     const question = store.questions.find(({ id }) => id === this.question);
     if (!question || !send) return;
-    this.asked.add(this._key(question));
+    this.asked = this._key(question);
     send({ kind: "ask", id: question.id, uid: question.each ? this.uid : -1 });
     this.stage.redraw();
   }
@@ -95,7 +95,7 @@ export class Questions {
     for (const button of this.bar.querySelectorAll("[data-question]")) button.setAttribute("aria-pressed", String(button.dataset.question === this.question));
     const question = store.questions.find(({ id }) => id === this.question);
     if (!question || (question.each && this.uid < 0)) return this._show("", "Once there is a request, its answers appear here: why it waited, who kept it out, where its time went.", "");
-    if (this.given !== store.given) this.asked.clear(); // the record was sent again, and answers were lost
+    if (this.given !== store.given) this.asked = ""; // the record was sent again, and answers were lost
     this.given = store.given;
     const key = this._key(question);
     Object.assign(this.el.dataset, { question: question.id, uid: question.each ? this.uid : -1 });
@@ -106,7 +106,7 @@ export class Questions {
     }
     const code = question.code.replace("UID", String(this.uid));
     if (this.stage.send === null) return this._show(key, "This page does not bring that answer along; in Python:", "", false, code);
-    if (this.asked.has(key)) return this._show(key, "The kernel has been asked:", "", false, code);
+    if (this.asked === key) return this._show(key, "The kernel has been asked:", "", false, code);
     if (question.dear) return this._show(key, "It takes many replays of the run:", "", true, code);
     this._ask();
   }

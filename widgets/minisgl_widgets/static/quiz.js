@@ -35,7 +35,8 @@ async function addPiece(store, piece) {
   for (const part of parts) await inflate(part);
   const named = parts.map(({ name, first, count: n }) => /** @type {[string, number, number]} */ ([name, first, n]));
   const { first, count: n } = parts[0];
-  store.append({ first, count: n, parts: named }, parts.map((part) => /** @type {Uint8Array} */ (part.bytes)));
+  const fits = store.append({ first, count: n, parts: named }, parts.map((part) => /** @type {Uint8Array} */ (part.bytes)));
+  if (!fits) throw new Error(`the run has ${store.length} steps, and what goes on after ${first} does not fit`);
 }
 
 /**
@@ -52,7 +53,7 @@ export class Quiz {
     this.stage = stage;
     this.data = data;
     this.at = 0; // the question
-    this.state = "ask"; // ask: it waits for an answer; told: it has one; done: there are no more
+    this.state = "ask"; // ask: it waits for an answer; told: it has one; done: there are no more; busy: on its way to one of these
     this.piece = 0; // of the record, the next
     /** @type {(boolean | null)[]} */
     this.marks = data.questions.map(() => null);
@@ -114,11 +115,12 @@ export class Quiz {
   /** @param {number} given a choice's number from 0, or the number asked for */
   async answer(given) {
     if (this.state !== "ask") return;
-    this.state = "told";
+    this.state = "busy";
     const { question } = this;
     const { right, said } = markOf(question, given);
     this.marks[this.at] = right;
     await this.reveal();
+    this.state = "told";
     this.stage.goto(question.step);
     for (const button of this.choices.querySelectorAll("button, input")) button.disabled = true;
     for (const button of this.choices.querySelectorAll(".msgl-choice")) {
@@ -137,6 +139,7 @@ export class Quiz {
   async go() {
     if (this.state === "ask") this._head("Answer first.");
     if (this.state !== "told") return;
+    this.state = "busy";
     await this.reveal();
     if (this.at + 1 < this.data.questions.length) {
       this.at++;
@@ -179,6 +182,6 @@ export class Quiz {
       event.stopPropagation();
       void this.go();
     } else if (this.state === "ask" && choice >= 0 && choice < this.question.choices.length) void this.answer(choice);
-    else if (target === document.body && this.stage.player.key(event)) event.preventDefault();
+    else if (target === document.body) this.stage.key(event);
   }
 }

@@ -161,10 +161,14 @@ export class RunStore {
   /** All parts are readable. */
   whole = false;
   title = "";
-  /** The engine's settings (EngineConfig), as far as they are known. @type {Record<string, any>} */
+  /** The engine's settings (EngineConfig) when the record began, as far as they are known. @type {Record<string, any>} */
   config = {};
+  /** Which of them changed from which step on, in order. @type {[number, Record<string, any>][]} */
+  settings = [];
   /** What token ids say. @type {Record<string, string>} */
   texts = {};
+  /** How many records were loaded: another number, another run. */
+  record = 0;
   /** Grows whenever texts change: what was written with them is then written anew. */
   edition = 0;
   first = 0;
@@ -216,7 +220,6 @@ export class RunStore {
   _decoded = [];
   /** @type {any[]} tails that came before the record was readable */
   _early = [];
-  _loads = 0;
   _changes = { parts: 0, steps: new Column(), pages: new Column(), owners: new Column() };
 
   /** The last step known. */
@@ -224,11 +227,17 @@ export class RunStore {
     return this.first + this.length;
   }
 
+  /** The engine's settings in a step, as far as they are known. @param {number} step @returns {Record<string, any>} */
+  configAt(step) {
+    const changes = this.settings.filter(([from]) => from <= step).map(([, values]) => values);
+    return Object.assign({}, this.config, ...changes);
+  }
+
   /** Replace everything. What is deflated is read in the background: first what the first steps need. Resolves when all
-   * is readable. @param {ArrayBuffer | ArrayBufferView} record */
-  async load(record) {
-    const parts = partsOf(record);
-    const load = ++this._loads;
+   * is readable. @param {ArrayBuffer | ArrayBufferView} bytes a record */
+  async load(bytes) {
+    const parts = partsOf(bytes);
+    const load = ++this.record;
     const soon = parts.filter((p) => p.name === "head" || (p.first === 0 && (p.name === "steps" || p.name === "events")));
     const order = { leap: 0, steps: 1, events: 2, changes: 3, answers: 4 };
     const later = parts.filter((p) => !soon.includes(p));
@@ -237,13 +246,13 @@ export class RunStore {
       this._early = [];
       this.ready = false;
       for (const part of soon) await inflate(part);
-      if (load !== this._loads) return; // another record came meanwhile
+      if (load !== this.record) return; // another record came meanwhile
     }
     this._begin(parts);
     for (const [i, part] of later.entries()) {
       if (part.bytes) continue;
       await inflate(part);
-      if (load !== this._loads) return;
+      if (load !== this.record) return;
       if (part.name === "leap") this._read(part); // so that the first long jump need not
       if (i % 16 === 0) this._tell("more");
     }
@@ -253,8 +262,8 @@ export class RunStore {
 
   /** @param {Part[]} parts */
   _begin(parts) {
-    const { listeners, edition, _loads, _early } = this;
-    Object.assign(this, new RunStore(), { listeners, edition: edition + 1, _loads });
+    const { listeners, edition, record, _early } = this;
+    Object.assign(this, new RunStore(), { listeners, edition: edition + 1, record });
     const head = unpack(/** @type {Uint8Array} */ (parts[0].bytes));
     const state = head.keyframe;
     const { owner, node, order } = state.pages;
@@ -283,7 +292,7 @@ export class RunStore {
   /** Add the steps that follow; false when some are missing between.
    * @param {{first: number, count: number, parts: [string, number, number][]}} tail @param {(ArrayBuffer | ArrayBufferView)[]} buffers */
   append(tail, buffers) {
-    if (!this.ready && this._loads) {
+    if (!this.ready && this.record) {
       this._early.push([tail, buffers]);
       return true;
     }
@@ -326,6 +335,7 @@ export class RunStore {
 
   /** @param {string} what @param {number} uid @param {number} step @param {string} detail */
   _mark(what, uid, step, detail) {
+    if (what === "settings") return void this.settings.push([step, JSON.parse(detail)]);
     let span = this.spans.get(uid);
     if (!span) {
       this.uids.push(uid);

@@ -113,8 +113,10 @@ export class Requests {
       h("span", { role: "cell", class: "msgl-num", title: r.pending.length ? `${count(r.pages.length, "page")} in its row; ${r.pending.length} pending` : null }, r.pages.length, r.pending.length ? "*" : ""),
       h("span", { role: "cell", class: "msgl-num" }, r.reserved));
   }
-  /** A waiting request's status leads to the answer. @param {number} uid @param {string} words */
+
+  /** A waiting request's status leads to the answer, where there is a tab of answers. @param {number} uid @param {string} words */
   _why(uid, words) {
+    if (!this.stage.answers) return words;
     const alone = (/** @type {Event} */ e) => e.stopPropagation(); // the row would let go of the request
     return h("button", { type: "button", class: "msgl-why", title: "Why is it waiting? The answer is in the tab of questions.",
       onclick: (/** @type {Event} */ e) => {

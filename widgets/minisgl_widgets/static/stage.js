@@ -131,7 +131,7 @@ export class Stage {
     // below a page's own heading the views are its sections, below a title of this stage they are one level deeper
     if (heading) for (const panel of this.root.querySelectorAll("h3")) panel.setAttribute("aria-level", "2");
 
-    this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this._key(e));
+    this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this.key(e));
     for (const kind of ["pointerover", "focusin"]) this.root.addEventListener(kind, (/** @type {Event} */ e) => this._hover(e));
     this.root.addEventListener("pointerleave", () => this.point(null));
     this.root.addEventListener("click", (/** @type {Event} */ e) => this._click(e));
@@ -227,6 +227,11 @@ export class Stage {
     this.redraw();
   }
 
+  /** Is there a tab of answers? */
+  get answers() {
+    return this.docks.some((dock) => dock.kinds.some((kind) => kind.id === "questions"));
+  }
+
   /** Hold a request and show the answer to a question about it. @param {string} question its id @param {number} uid */
   ask(question, uid) {
     if (this.pinned?.kind !== "uid" || this.pinned.uid !== uid) this.pin({ kind: "uid", uid });
@@ -285,13 +290,13 @@ export class Stage {
     if (pointer) this.pin(pointer);
   }
 
-  /** @param {KeyboardEvent} event */
-  _key(event) {
+  /** A key, pressed within the stage or meant for it: what is around a stage hands on those of the page's body.
+   * @param {KeyboardEvent} event */
+  key(event) {
     let done = this.player.key(event) || (forStage(event) && this.docks.some((dock) => dock.pressed(event.key)));
     if (event.key === "Escape" && (this.pinned || this.hovered)) {
-      this.pinned = this.hovered = null;
-      this.rest();
-      this.redraw();
+      this.point(null);
+      this.pin(null);
       done = true;
     } else if (event.key === "Enter" && this._pointer(event)) {
       this._click(event);

@@ -91,7 +91,10 @@ export class Tour {
     const within = this.prose.contains(target);
     if (event.key === "n" || (within && event.key === "ArrowDown")) this.go(this.at + 1);
     else if (event.key === "p" || (within && event.key === "ArrowUp")) this.go(this.at - 1);
-    else if (target !== document.body || !this.stage.player.key(event)) return;
+    else {
+      if (target === document.body) this.stage.key(event);
+      return;
+    }
     event.preventDefault();
     event.stopPropagation();
   }
