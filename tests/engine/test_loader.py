@@ -27,6 +27,15 @@ def test_what_was_left_open_is_decided(tiny_folder):
     assert repr(engine) == f"LoadedEngine({str(folder)!r}, pages=20x4, float32 on cpu)"
 
 
+def test_threads_of_one_engine_are_not_those_of_the_next(tiny_folder):
+    folder = tiny_folder("llama")
+    before = load_engine(folder, EngineConfig(num_pages=20, device="cpu")).config.threads
+    assert (
+        load_engine(folder, EngineConfig(num_pages=20, device="cpu", threads=before + 1)).config.threads == before + 1
+    )
+    assert load_engine(folder, EngineConfig(num_pages=20, device="cpu")).config.threads == before
+
+
 def test_the_models_positions_limit_a_large_pool(tiny_folder):
     engine = load_engine(tiny_folder("llama"), EngineConfig(kv_gib=0.001, page_size=4, device="cpu"))
     assert engine.config.num_pages == int(0.001 * 2**30) // (4 * engine.memory.kv_bytes_per_token)
