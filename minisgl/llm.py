@@ -22,7 +22,6 @@ from minisgl.outputs import Detokenizer, Output, Outputs, Piece
 from minisgl.prompts import listed, tokens_of
 from minisgl.scheduler import Scheduler
 from minisgl.sim.rewind import rewound, steps_up_to
-from minisgl.sim.roofline import BYTES
 
 if TYPE_CHECKING:
     from minisgl.engine import EngineExecutor
@@ -261,7 +260,7 @@ class LLM:
                 "layers": model.num_layers,
                 "kv_heads": model.num_kv_heads,
                 "head_dim": model.head_dim,
-                "params": self.memory.weight_bytes // BYTES[self.config.dtype],
+                "params": model.params,
             },
             "config": asdict(self.config),
             "stop_tokens": list(self._stop_tokens),
