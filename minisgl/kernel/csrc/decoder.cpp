@@ -249,7 +249,8 @@ template <class T> struct Decoder {
 
   float* part_row(int part, int row) { return &parts[(size_t(part) * group + row) * part_width]; }
 
-  // A token's vector out of the packed panels, so that a tied model keeps its largest weight once.
+  // A token's vector out of the packed panels, so that a tied model keeps its largest weight once. What fills the row up
+  // is 0 again: NaN of a token before would stay there for ever.
   void embed(int token, int row) {
     int steps = round_up(m.hidden, PER<T>) / PER<T>;
     const int32_t* column = m.embedding.panels + int64_t(token / NR) * steps * NR + token % NR;
@@ -258,6 +259,8 @@ template <class T> struct Decoder {
       memcpy(unit, column + k * NR, 4);
       for (int i = 0; i < PER<T>; i++) residual[row * hidden_width + k * PER<T> + i] = to_float(unit[i]);
     }
+    float* line = &residual[row * hidden_width];
+    std::fill(line + steps * PER<T>, line + hidden_width, 0.f);
   }
 
   // RMSNorm (Zhang & Sennrich 2019) of a token's residual.
