@@ -164,11 +164,6 @@ class Request:
         """Tokens it may still generate, counted by what the host has received."""
         return self.max_tokens - len(self.output_ids)
 
-    @property
-    def can_decode(self) -> bool:
-        """Whether one more forward may sample for it, counted by what has been launched."""
-        return self.device_len < self.end
-
     def retract(self) -> None:
         """Back to the queue: what was computed is lost, what was generated is kept and will be computed again."""
         self.status, self.retractions = "waiting", self.retractions + 1
