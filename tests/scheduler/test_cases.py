@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,13 @@ def test_a_read_only_view_of_what_can_be_written_is_copied():
     request = Run().submit(view, 2)
     tokens[0] = 9
     assert request.prompt.tolist() == [1, 2, 3]
+
+
+def test_an_idle_engine_keeps_nobody():
+    run = Run()
+    request = run.submit([1, 2, 3], 4)
+    run.play()
+    assert [o for o in gc.get_referrers(request) if isinstance(o, list | tuple | dict)] == []
 
 
 def test_stop_token_ends_a_request():
