@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 import numpy as np
@@ -22,6 +22,14 @@ def slots_of(pages: Sequence[int] | np.ndarray, page_size: int) -> np.ndarray:
     """The slots of whole pages, one after the other: int32 ``[len(pages) * page_size]``."""
     starts = np.asarray(pages, dtype=np.int32) * page_size
     return (starts[:, None] + np.arange(page_size, dtype=np.int32)).ravel()
+
+
+def nobody_writes(tokens: Sequence[int] | np.ndarray) -> TypeGuard[np.ndarray]:
+    """Is it int32 and read-only, and whatever it is a view of as well? Such a prompt can be kept without a copy."""
+    if not isinstance(tokens, np.ndarray) or tokens.dtype != np.int32 or tokens.flags.writeable:
+        return False
+    base = tokens.base
+    return base is None or (isinstance(base, np.ndarray) and not base.flags.writeable)
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,11 +163,6 @@ class Request:
     def remain_len(self) -> int:
         """Tokens it may still generate, counted by what the host has received."""
         return self.max_tokens - len(self.output_ids)
-
-    @property
-    def can_decode(self) -> bool:
-        """Whether one more forward may sample for it, counted by what has been launched."""
-        return self.device_len < self.end
 
     def retract(self) -> None:
         """Back to the queue: what was computed is lost, what was generated is kept and will be computed again."""

@@ -22,7 +22,6 @@ from minisgl.outputs import Detokenizer, Output, Outputs, Piece
 from minisgl.prompts import listed, tokens_of
 from minisgl.scheduler import Scheduler
 from minisgl.sim.rewind import rewound, steps_up_to
-from minisgl.sim.roofline import BYTES
 
 if TYPE_CHECKING:
     from minisgl.engine import EngineExecutor
@@ -179,8 +178,8 @@ class LLM:
         """Go back to the start of a record of this engine, and run it again up to a step, which is then the last.
 
         Everything comes as it came: the same requests under the same uids, aborts and settings, in the same steps. What
-        runs now is aborted first. Who listened to the run that was (``on``, ``after_step``, a Recorder) listens to
-        nothing any more, so that no record holds two runs.
+        runs now is aborted first. Who listened to the run that was (``on``, ``after_step``, a Recorder) hears that and
+        nothing that comes after it, so that no record holds two runs: listen anew.
 
         Args:
             trace: a record of this engine that reaches up to now.
@@ -196,7 +195,8 @@ class LLM:
         with self.lock, deferred_interrupt():
             steps = steps_up_to(trace, step)
             self._scheduler, coming = rewound(self.scheduler, trace)
-            for request in (m for each in coming[:steps] for m in each.messages if isinstance(m, Request)):
+            arriving = (m for each in coming[:steps] for m in each.messages if isinstance(m, Request))
+            for request in (*self._scheduler.requests.values(), *arriving):
                 if request.uid in self._submitted:
                     self._submitted[request.uid] = request
         return self._again(coming[:steps])
@@ -261,7 +261,7 @@ class LLM:
                 "layers": model.num_layers,
                 "kv_heads": model.num_kv_heads,
                 "head_dim": model.head_dim,
-                "params": self.memory.weight_bytes // BYTES[self.config.dtype],
+                "params": model.params,
             },
             "config": asdict(self.config),
             "stop_tokens": list(self._stop_tokens),

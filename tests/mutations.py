@@ -95,8 +95,8 @@ MUTATIONS = (
         broken="the end by length is judged by what was launched, not by what was received",
         file=SCHEDULER,
         edits={
-            "len(output) == request.max_tokens or end": "not request.can_decode or end",
-            "elif request.remain_len == 0:": "elif not request.can_decode:",
+            "len(output) == request.max_tokens or end": "request.device_len >= request.end or end",
+            "elif request.remain_len == 0:": "elif request.device_len >= request.end:",
         },
         test=f"{OVERLAP}::test_04_the_oracles_order_and_the_flag_with_the_last_token",
     ),

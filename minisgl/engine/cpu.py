@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+CORES = torch.get_num_threads()  # as torch counts them by itself: an engine sets the number for the whole process
+
 
 def has_bfloat16() -> bool:
     """Whether the CPU multiplies bfloat16 by instructions of its own (AVX512-BF16; whoever has AMX has these too)."""
@@ -23,7 +25,7 @@ def default_threads() -> int:
 
     A container is often allowed a few CPUs of a host with many, and shown all of them.
     """
-    allowed = [torch.get_num_threads()]
+    allowed = [CORES]
     if hasattr(os, "sched_getaffinity"):
         allowed.append(len(os.sched_getaffinity(0)))
     if quota := _cgroup_cpus():

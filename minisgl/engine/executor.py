@@ -27,15 +27,15 @@ class EngineExecutor:
 
     Page table and token pool are int32 ``[max_running_requests + 1, max_seq_len rounded up to whole pages]``. They
     follow the host's writes and decide nothing. Entries without a token, the dummy request's whole row (the last) among
-    them, name the dummy page's first slot, as on the host.
+    them, name the dummy page's first slot.
 
     Args:
         runner: computes batches over ``pool``.
         pool: the KV.
         max_running_requests: rows, the dummy row not counted.
         max_seq_len: tokens of a row.
-        overlap: run ahead of the host. A CPU does so in one worker thread, since torch releases Python's lock while it
-            computes; a GPU by itself. What fails in the worker is raised by ``collect``.
+        overlap: run ahead of the host. A CPU does so in one worker thread, since whatever computes releases Python's
+            lock meanwhile; a GPU by itself. What fails in the worker is raised by ``collect``.
         poison: look for NaN in all KV about to be read.
     """
 

@@ -15,19 +15,19 @@ from minisgl.events.words import describe
 Holds = Callable[[Any], bool]
 Condition = str | Holds  # what users write
 
-# name -> the event, what must be true of it (None: nothing more), and what that is in words
-NAMES: dict[str, tuple[type[ev.Event], Holds | None, str]] = {
-    "arrival": (ev.RequestArrived, None, "a request arrives"),
-    "admission": (ev.RequestAdmitted, None, "a request is admitted"),
-    "refusal": (ev.AdmissionTested, lambda e: e.verdict != "admitted", "a request is tested and must wait"),
-    "hit": (ev.RequestAdmitted, lambda e: e.cached_len > 0, "a prompt's beginning is found in the prefix cache"),
-    "eviction": (ev.PagesEvicted, None, "the prefix cache gives pages up"),
-    "split": (ev.NodeSplit, None, "a tree node is cut in two"),
-    "handoff": (ev.Handoff, None, "a request's KV is offered to the prefix cache"),
-    "retract": (ev.RequestRetracted, None, "a running request's pages are taken back"),
-    "drain": (ev.PipelineDrained, None, "the batch in flight is waited for"),
-    "failure": (ev.ForwardFinished, lambda e: bool(e.error), "a forward breaks"),
-    "finish": (ev.RequestFinished, None, "a request ends"),
+# name -> the event, and what must be true of it (None: nothing more)
+NAMES: dict[str, tuple[type[ev.Event], Holds | None]] = {
+    "arrival": (ev.RequestArrived, None),
+    "admission": (ev.RequestAdmitted, None),
+    "refusal": (ev.AdmissionTested, lambda e: e.verdict != "admitted"),
+    "hit": (ev.RequestAdmitted, lambda e: e.cached_len > 0),
+    "eviction": (ev.PagesEvicted, None),
+    "split": (ev.NodeSplit, None),
+    "handoff": (ev.Handoff, None),
+    "retract": (ev.RequestRetracted, None),
+    "drain": (ev.PipelineDrained, None),
+    "failure": (ev.ForwardFinished, lambda e: bool(e.error)),
+    "finish": (ev.RequestFinished, None),
 }
 # counters, of the batch as it was launched or of the end of the step
 COUNTERS = {
@@ -90,7 +90,7 @@ def _read(text: str) -> tuple[tuple[type[ev.Event], ...], Holds]:
         field, compare, number = COUNTERS[found["counter"]], OPERATORS[found["operator"]], int(found["number"])
         return (ev.BatchScheduled, ev.StepFinished), lambda e: compare(getattr(e, field), number)
     if (found := _EVENT.fullmatch(text)) and found["name"] in NAMES:
-        kind, true, _ = NAMES[found["name"]]
+        kind, true = NAMES[found["name"]]
         if found["uid"] is None:
             return (kind,), true or (lambda e: True)
         if "uid" not in kind.__struct_fields__:

@@ -29,10 +29,23 @@ class KernelsMissingError(Exception):
     """Why the kernels cannot be had here. No error for the user: the engine then runs on torch."""
 
 
-@lru_cache
 def library() -> ctypes.CDLL:
-    """The kernels, compiled if they are not in the cache yet, with a line on stderr; raises KernelsMissingError."""
-    return load(compiled("-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"))
+    """The kernels, compiled if they are not in the cache yet, with a line on stderr; raises KernelsMissingError.
+
+    Tried once in a process: the next call gives, or raises, the same.
+    """
+    found = _library()
+    if isinstance(found, KernelsMissingError):
+        raise found
+    return found
+
+
+@lru_cache
+def _library() -> ctypes.CDLL | KernelsMissingError:
+    try:
+        return load(compiled("-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"))
+    except KernelsMissingError as error:
+        return error  # a cache keeps what is returned, not what is raised
 
 
 def load(path: Path) -> ctypes.CDLL:
@@ -58,8 +71,11 @@ def compiled(target: str) -> Path:
     sources = sorted(SOURCES.iterdir())
     parts = [*(path.read_bytes() for path in sources), repr((compiler, target, FLAGS, _cpu())).encode()]
     path = cache_dir() / "kernels" / f"cpu-{hashlib.sha256(b'|'.join(parts)).hexdigest()[:16]}.so"
-    if not path.exists():
-        _compile(compiler, target, path)
+    try:
+        if not path.exists():
+            _compile(compiler, target, path)
+    except OSError as error:
+        raise KernelsMissingError(f"the compiled kernels cannot be kept: {error}") from None
     return path
 
 

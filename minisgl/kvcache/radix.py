@@ -128,7 +128,7 @@ class RadixPrefixCache(PrefixCache):
         end = len(tokens) // ps * ps
         node, hit_len, path = self._use(tokens[:end])
         if hit_len < end:
-            # copies: the caller's arrays are views of a row that will be reused
+            # a copy: a view would keep the request's whole prompt alive as long as the node
             new = np.array(tokens[hit_len:end], dtype=np.int32)
             node = self._new(node, new, list(pages[hit_len // ps : end // ps]), self.tick)
             self.evictable += len(node.pages)

@@ -131,6 +131,17 @@ class ModelConfig:
     qk_norm: bool = False
     dtype: str = "float32"
 
+    @property
+    def params(self) -> int:
+        """Weights, biases among them; an output layer that is tied to the embedding counts once."""
+        hidden, between = self.hidden_size, self.intermediate_size
+        q, kv = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+        attention = hidden * (q + 2 * kv) + q * hidden
+        attention += self.qkv_bias * (q + 2 * kv) + self.output_bias * hidden + self.qk_norm * 2 * self.head_dim
+        mlp = 3 * hidden * between + self.mlp_bias * (2 * between + hidden)
+        ends = self.vocab_size * hidden * (1 if self.tied_embeddings else 2) + hidden
+        return self.num_layers * (attention + mlp + 2 * hidden) + ends
+
     def kv_bytes_per_token(self, dtype: str | None = None) -> int:
         """Bytes of K and V that one token takes over all layers, in ``dtype`` (None: the model's own)."""
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim * DTYPE_BYTES[dtype or self.dtype]

@@ -108,6 +108,8 @@ def _wanted(requests: Sequence[Request], n: int, page_size: int) -> tuple[list[i
 
 def _take(cache: CacheManager, requests: Sequence[Request], wanted: list[int], n: int) -> bool:
     """Give each the pages it wants; whether the last of the ``n`` steps evicts for them."""
+    if not wanted:
+        return False
     size, evicts = len(requests), False
     if len(wanted) <= cache.free:
         taken = cache.take(len(wanted))

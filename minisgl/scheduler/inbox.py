@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minisgl.config import EngineConfig
-from minisgl.core import Request, SamplingParams, pages_for
+from minisgl.core import Request, SamplingParams, nobody_writes, pages_for
 from minisgl.errors import (
     EmptyPromptError,
     PoolTooSmallError,
@@ -106,7 +106,7 @@ class Inbox:
             raise
         request = Request(
             uid=uid,
-            prompt=_kept(prompt),
+            prompt=prompt if nobody_writes(prompt) else np.array(prompt, dtype=np.int32),  # the caller's may change
             params=params,
             max_tokens=max_tokens,
             seed=params.seed if params.seed is not None else self.config.seed * 1_000_003 + uid,
@@ -169,9 +169,3 @@ class Inbox:
                 f"lower max_tokens, shorten the prompt or raise num_pages"
             )
         return max_tokens
-
-
-def _kept(prompt: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The prompt as int32: a copy, since the caller's may change, unless it is one that nobody can write to."""
-    fixed = isinstance(prompt, np.ndarray) and prompt.dtype == np.int32 and not prompt.flags.writeable
-    return prompt if fixed else np.array(prompt, dtype=np.int32)  # type: ignore[return-value]

@@ -68,7 +68,7 @@ class Scheduler:
         self.inbox = Inbox(config, vocab_size, stop_tokens, executor.now)
         self.batches = 0  # launched so far
         self.flying: deque[tuple[Batch, list[Request]]] = deque()  # launched, not yet processed
-        self._last: tuple[Batch | None, list[Request]] = None, []  # the last batch, and whom it was made of
+        self._decoded: tuple[list[Request], tuple] = [], ()  # who decoded in the last batch, and its columns
         self.stepping = False
         if start:
             restore(self, *start)
@@ -318,28 +318,33 @@ class Scheduler:
         ends = tuple([r.device_len for r in requests])
         page_writes, token_writes = self.table.take_writes()
         poison = self.cache.take_poison()
-        last, those = self._last
-        if last is not None and last.phase == "decode" and those == requests:  # they decode again: only lengths differ
-            same = (last.phase, last.uids, last.rows, starts, ends, last.samples, last.params, last.seeds)
-            batch = Batch(self.batches, *same, page_writes, token_writes, poison)
-        else:
+        phase, (those, columns) = "decode", self._decoded
+        if those != requests:  # else they decode again: only lengths differ
             decodes = sum([r.status == "running" for r in requests])
-            batch = Batch(
-                number=self.batches,
-                phase="mixed" if 0 < decodes < len(requests) else "decode" if decodes else "prefill",
-                uids=tuple([r.uid for r in requests]),
-                rows=tuple([r.row for r in requests]),
-                starts=starts,
-                ends=ends,
-                samples=tuple([r.device_len >= r.prefill_len for r in requests]),
-                params=tuple([r.params for r in requests]),
-                seeds=tuple([r.seed for r in requests]),
-                page_writes=page_writes,
-                token_writes=token_writes,
-                poison=poison,
+            phase = "mixed" if 0 < decodes < len(requests) else "decode" if decodes else "prefill"
+            columns = (
+                tuple([r.uid for r in requests]),
+                tuple([r.row for r in requests]),
+                tuple([r.device_len >= r.prefill_len for r in requests]),
+                tuple([r.params for r in requests]),
+                tuple([r.seed for r in requests]),
             )
-        self._last = batch, requests
-        return batch
+            self._decoded = (requests, columns) if phase == "decode" else ([], ())
+        uids, rows, samples, params, seeds = columns
+        return Batch(
+            number=self.batches,
+            phase=phase,
+            uids=uids,
+            rows=rows,
+            starts=starts,
+            ends=ends,
+            samples=samples,
+            params=params,
+            seeds=seeds,
+            page_writes=page_writes,
+            token_writes=token_writes,
+            poison=poison,
+        )
 
     def _drained(self, reason: str, short: int = 0) -> None:
         batch, _ = self.flying[0]
@@ -438,6 +443,7 @@ class Scheduler:
         else:
             self.prefill.waiting.remove(request)
         request.status, request.finish_reason = "finished", reason
+        self._decoded = [], ()  # an idle engine keeps nobody alive
         del self.requests[request.uid]
         self.prefill.retest = True
         if self.bus:

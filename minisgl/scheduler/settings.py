@@ -24,6 +24,8 @@ FIXED = {
     "overlap": "what is launched and not yet processed depends on it",
 }
 OF_THE_ENGINE = "it is set when the engine is made"
+# no step depends on these; the pool's size comes out of kv_gib once, as num_pages
+NOT_OF_THE_SCHEDULER = ("dtype", "device", "kernels", "threads", "kv_gib", "check", "poison", "seed")
 
 
 def changed(config: EngineConfig, changes: Mapping[str, Any]) -> EngineConfig:
@@ -36,9 +38,10 @@ def changed(config: EngineConfig, changes: Mapping[str, Any]) -> EngineConfig:
     EngineConfig.from_keywords(dict(changes))  # names and values
     for name, value in changes.items():
         if name not in CHANGEABLE:
+            whatif = f"whatif(trace, {name}={value!r}) runs a record's requests under it from their beginning"
+            instead = "make another engine" if name in NOT_OF_THE_SCHEDULER else whatif
             raise FixedSettingError(
-                f"{name}: {FIXED.get(name, OF_THE_ENGINE)}, so it cannot change in the middle of a run; "
-                f"whatif(trace, {name}={value!r}) runs a record's requests under it from their beginning. "
+                f"{name}: {FIXED.get(name, OF_THE_ENGINE)}, so it cannot change in the middle of a run; {instead}. "
                 f"What can change is {', '.join(CHANGEABLE)}"
             )
     return replace(config, **changes)
@@ -47,8 +50,14 @@ def changed(config: EngineConfig, changes: Mapping[str, Any]) -> EngineConfig:
 def apply(s: Scheduler, changes: Mapping[str, Any]) -> None:
     """Let a scheduler go on under changed settings. What is promised already stays promised."""
     s.config = config = changed(s.config, changes)
-    s.phase = PHASES[config.phase]
-    s.prefill.order, s.prefill.share = ORDERS[config.order], promised_share(config.admission)
-    s.prefill.budget = config.max_prefill_tokens
+    if "phase" in changes:  # what is not named stays, also if it was put in by hand
+        s.phase = PHASES[config.phase]
+    if "order" in changes:
+        s.prefill.order = ORDERS[config.order]
+    if "admission" in changes:
+        s.prefill.share = promised_share(config.admission)
+    if "max_prefill_tokens" in changes:
+        s.prefill.budget = config.max_prefill_tokens
+    if "eviction" in changes:
+        s.cache.prefix.reorder(config.eviction)
     s.prefill.retest = True  # who was refused may get in now
-    s.cache.prefix.reorder(config.eviction)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minisgl.core import SamplingParams
+from minisgl.core import SamplingParams, nobody_writes
 from minisgl.sim.executor import VOCAB
 
 # Token ids of texts that nobody knows. Drawn tokens stay below them, so no two texts are the same by chance.
@@ -20,7 +20,7 @@ class Arrival:
 
     Args:
         at: when it is submitted, seconds since start.
-        prompt: token ids, int32 ``[runs]``.
+        prompt: token ids, int32 ``[runs]``; kept as a read-only copy, unless nobody can write to it anyway.
         params: as for the engine; ``max_tokens`` and ``ignore_eos`` matter here.
         output: the tokens it generates; where a run goes on beyond them they are drawn, and never stop it.
         abort_at: when the user gives up, seconds since start.
@@ -39,10 +39,17 @@ class Arrival:
     repeat: int | np.ndarray = 1
     length: int | None = None
 
+    def __post_init__(self) -> None:
+        if not nobody_writes(self.prompt):
+            own = np.array(self.prompt, dtype=np.int32)
+            own.flags.writeable = False
+            object.__setattr__(self, "prompt", own)
+
     def tokens(self) -> np.ndarray:
         """The prompt, int32 ``[tokens]``; read-only, so that whoever keeps it need not copy it."""
-        as_is = isinstance(self.repeat, int) and self.repeat == 1
-        whole = self.prompt.view() if as_is else self.prompt.repeat(self.repeat)
+        if isinstance(self.repeat, int) and self.repeat == 1:
+            return self.prompt[: self.length]
+        whole = self.prompt.repeat(self.repeat)
         whole.flags.writeable = False
         return whole[: self.length]
 

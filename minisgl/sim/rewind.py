@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from minisgl.config import EngineConfig
 from minisgl.core import Request
 from minisgl.errors import ForkError, TraceError
-from minisgl.events import StepFinished
+from minisgl.events import Event, StepFinished
 from minisgl.events import types as ev
 from minisgl.events.state import FREE
 from minisgl.events.trace import Trace
@@ -27,7 +29,7 @@ def rewound(scheduler: Scheduler, trace: Trace) -> tuple[Scheduler, list[Inputs]
     """A scheduler on the same executor, as at the start of a record of this one, and what came in each step since.
 
     The record must reach up to now; what is waiting or running now is aborted. The device keeps what it has, so the KV
-    that was there when the record began must still be.
+    that was there when the record began must still be. Both schedulers have one inbox.
 
     Raises:
         TraceError: the record does not say how to go on from its start.
@@ -35,26 +37,25 @@ def rewound(scheduler: Scheduler, trace: Trace) -> tuple[Scheduler, list[Inputs]
     """
     if trace.checkpoint is None or "config" not in trace.about:
         raise TraceError("this record holds no checkpoint and configuration, so it cannot be run again")
-    _still_there(trace)
+    _still_there(trace, trace.events)
     apart = trace.at(trace.history.last).differences(scheduler.snapshot())
     if apart:
         raise ForkError(
             f"the engine is not where this record ends ({apart[0]}): run the record without the model, "
             f"fork(trace, step), or record anew"
         )
-    _end_all(scheduler)
-    inbox = scheduler.inbox
+    _still_there(trace, _end_all(scheduler))
     config = EngineConfig(**trace.about["config"])
-    start = (trace.keyframe, trace.checkpoint)
-    again = Scheduler(config, scheduler.executor, inbox.vocab_size, inbox.stop_tokens, start)
-    again.inbox.give_uids_from(inbox.next_uid)
+    again = Scheduler(config, scheduler.executor, start=(trace.keyframe, trace.checkpoint))
+    again.inbox = scheduler.inbox  # whoever submits meanwhile, on another thread, is heard, and no uid is given twice
+    again.cache.put_back(list(again.cache.allocator))  # under poison=True: what was free was NaN
     return again, inputs(trace)
 
 
-def _still_there(trace: Trace) -> None:
-    """Is all KV that the record began with where it was? Who takes a page writes over it."""
+def _still_there(trace: Trace, since: Sequence[Event]) -> None:
+    """Is all KV that the record began with where it was, after these events? Who takes a page writes over it."""
     start = trace.keyframe
-    alive = [uid for uid, r in start["requests"].items() if r["status"] != "finished"]
+    alive = [uid for uid, r in start["requests"].items() if r["row"] >= 0]
     if alive:
         raise ForkError(
             f"{count(len(alive), 'request')} ({', '.join(map(str, alive[:8]))}) had begun before the record did, and "
@@ -63,7 +64,7 @@ def _still_there(trace: Trace) -> None:
     held = {page for page, owner in enumerate(start["pages"]["owner"]) if owner != FREE}
     poisons = trace.about["config"].get("poison")
     lost = (ev.PagesAllocated, ev.PagesFreed, ev.PagesEvicted) if poisons else (ev.PagesAllocated,)
-    gone = sorted(held.intersection(page for e in trace.of(*lost) for page in e.pages))
+    gone = sorted(held.intersection(page for e in since if isinstance(e, lost) for page in e.pages))
     if gone:
         raise ForkError(
             f"the prefix cache was in use when the record began, and its pages {pages(tuple(gone))} were given to "
@@ -71,12 +72,18 @@ def _still_there(trace: Trace) -> None:
         )
 
 
-def _end_all(scheduler: Scheduler) -> None:
-    """Abort whatever has not ended, even what nobody has received yet, and wait for its pages and rows."""
-    pending = list(scheduler.inbox.take())
-    for message in pending:
-        scheduler.inbox.put(message)
-    for uid in [*scheduler.requests, *(m.uid for m in pending if isinstance(m, Request))]:
-        scheduler.abort(uid)
-    while scheduler.step() is not None:
-        pass
+def _end_all(scheduler: Scheduler) -> list[Event]:
+    """Abort whatever has not ended, even what nobody has received yet, until all pages and rows are back.
+
+    Others may go on submitting. Gives the events of it.
+    """
+    events: list[Event] = []
+    with scheduler.bus.on(None, events.append):
+        while not scheduler.idle:
+            pending = list(scheduler.inbox.take())
+            for message in pending:
+                scheduler.inbox.put(message)
+            for uid in [*scheduler.requests, *(m.uid for m in pending if isinstance(m, Request))]:
+                scheduler.abort(uid)
+            scheduler.step()
+    return events

@@ -23,14 +23,13 @@ from minisgl.sim.outcome import Outcome
 from minisgl.sim.workload import Workload
 
 FAR = 1 << 30  # steps at a time, at most
-LONGEST = 131_072  # tokens of a row where nobody says: wider tables cost more than they tell
 
 
 class Simulator:
     """The engine's scheduler without a model; a ``Recorder`` takes it as it takes an LLM.
 
     Args:
-        config: ``num_pages`` must be given; ``max_seq_len`` None is what the pool holds, at most 131,072.
+        config: ``num_pages`` must be given; ``max_seq_len`` None is what the pool holds.
         costs: how long a batch takes.
 
     Raises:
@@ -41,7 +40,7 @@ class Simulator:
         if config.num_pages is None:
             raise ConfigError("num_pages=None: a simulation has no memory to measure; say how many pages the pool has")
         if config.max_seq_len is None:
-            config = replace(config, max_seq_len=min(config.num_pages * config.page_size, LONGEST))
+            config = replace(config, max_seq_len=config.num_pages * config.page_size)
         self.config = config
         self.executor = SimulatedExecutor(costs)
         self.scheduler = Scheduler(config, self.executor)

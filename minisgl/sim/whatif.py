@@ -17,6 +17,7 @@ from minisgl.events.recorder import Recorder
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
 from minisgl.events.types import SettingsChanged
+from minisgl.scheduler.settings import NOT_OF_THE_SCHEDULER
 from minisgl.sim.costs import DEFAULT, CostModel
 from minisgl.sim.fit import fit
 from minisgl.sim.outcome import Outcome
@@ -24,9 +25,8 @@ from minisgl.sim.replay import replay
 from minisgl.sim.simulator import Simulator
 from minisgl.sim.workload import Workload
 
-# what can be changed of the requests themselves, beside every field of EngineConfig
+# what can be changed of the requests themselves, beside the fields of EngineConfig that the scheduler looks at
 OF_THE_WORKLOAD = {"rate": 1.0, "max_tokens": 1.0, "ignore_eos": None}
-NOT_OF_THE_SCHEDULER = ("dtype", "device", "kv_gib", "check", "poison", "seed")
 
 
 def whatif(trace: Trace, costs: CostModel | None = None, **changes: Any) -> WhatIf:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from minisgl.engine import cpu
 from minisgl.kernel import KernelsMissingError, library
 
 
@@ -27,5 +28,7 @@ def one_thread() -> Iterator[None]:
     """Models this small only lose time to a thread pool."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "CORES", 1)
+        yield
     torch.set_num_threads(before)

@@ -11,6 +11,8 @@ from safetensors.torch import load_file
 from minisgl.config import EngineConfig
 from minisgl.engine import load_engine
 from minisgl.errors import ConfigError, ModelFormatError, ModelNotFoundError
+from minisgl.models.config import ModelConfig
+from tests.models.tiny import FAMILIES
 
 
 def test_what_was_left_open_is_decided(tiny_folder):
@@ -25,6 +27,20 @@ def test_what_was_left_open_is_decided(tiny_folder):
     assert engine.memory.weight_bytes == sum(4 * weight.numel() for weight in stored.values())
     assert engine.memory.pool_bytes == engine.executor.pool.data.numel() * 4
     assert repr(engine) == f"LoadedEngine({str(folder)!r}, pages=20x4, float32 on cpu)"
+
+
+def test_threads_of_one_engine_are_not_those_of_the_next(tiny_folder):
+    folder = tiny_folder("llama")
+    before = load_engine(folder, EngineConfig(num_pages=20, device="cpu")).config.threads
+    load_engine(folder, EngineConfig(num_pages=20, device="cpu", threads=before + 1))
+    assert load_engine(folder, EngineConfig(num_pages=20, device="cpu")).config.threads == before
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_are_counted_as_they_are_stored(tiny_folder, family):
+    folder = tiny_folder(family)
+    stored = load_file(folder / "model.safetensors").values()
+    assert ModelConfig.from_folder(folder).params == sum(weight.numel() for weight in stored)
 
 
 def test_the_models_positions_limit_a_large_pool(tiny_folder):

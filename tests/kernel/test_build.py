@@ -17,21 +17,21 @@ def fresh(tmp_path, monkeypatch):
     """A machine that has compiled nothing yet."""
     monkeypatch.setenv("MINISGL_CACHE", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    build.library.cache_clear()
+    build._library.cache_clear()
     yield tmp_path
-    build.library.cache_clear()
+    build._library.cache_clear()
 
 
 @needs_cpp
 def test_it_says_that_it_compiles_and_does_so_once(fresh, capfd, monkeypatch):
     assert build.library().vector_width() in (4, 8, 16)
     assert "compiling the CPU kernels, once" in capfd.readouterr().err
-    build.library.cache_clear()
+    build._library.cache_clear()
     assert build.library().vector_width() in (4, 8, 16)
     assert capfd.readouterr().err == ""
     assert [path.suffix for path in (fresh / "kernels").iterdir()] == [".so"]
     monkeypatch.setattr(build, "_cpu", lambda: "flags: another machine over the same cache")
-    build.library.cache_clear()
+    build._library.cache_clear()
     build.library()
     assert len(list((fresh / "kernels").iterdir())) == 2
 
@@ -57,6 +57,22 @@ def test_without_a_compiler_torch_computes_and_says_why(fresh, tiny_folder, monk
         assert len(llm.generate([5, 6], SamplingParams(max_tokens=3, ignore_eos=True)).token_ids) == 3
     with pytest.raises(ConfigError, match=f"kernels='cpp': .*{why}"):
         LLM(folder, device="cpu", num_pages=32, kernels="cpp")
+
+
+def test_a_cache_that_cannot_be_written_leaves_it_to_torch(fresh, tiny_folder, monkeypatch):
+    (fresh / "file").write_text("no folder")
+    monkeypatch.setenv("MINISGL_CACHE", str(fresh / "file"))
+    monkeypatch.setenv("CXX", "/bin/false")
+    with LLM(tiny_folder("llama"), device="cpu", num_pages=32) as llm:
+        assert llm.about()["kernels"].startswith("torch: the compiled kernels cannot be kept")
+
+
+def test_what_failed_is_not_tried_again(fresh, monkeypatch, capfd):
+    monkeypatch.setenv("CXX", "/bin/false")
+    for _ in range(2):
+        with pytest.raises(build.KernelsMissingError, match="/bin/false failed"):
+            build.library()
+    assert capfd.readouterr().err.count("compiling the CPU kernels") == 1
 
 
 def test_a_library_that_is_none(fresh):

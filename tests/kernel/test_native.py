@@ -75,6 +75,19 @@ def test_older_cpus_compute_the_same(tmp_path, monkeypatch, target, dtype):
     assert_near(all_at_once(engine), wanted, 1e-4 if dtype == "float32" else 0.05)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_nan_stays_with_its_own_request(tmp_path, dtype):
+    """Also where the vectors that compute a token are longer than what the model has of it."""
+    driver = drive(tiny_model_folder("qwen3", tmp_path, hidden_size=52), dtype=dtype)
+    driver.admit(0, PROMPTS[0])
+    driver.prefill(0)
+    driver.executor.pool.data.fill_(torch.nan)
+    driver.decode(0)
+    driver.admit(1, PROMPTS[1])
+    driver.prefill(1)
+    assert driver.logits[1].isnan().all() and driver.logits[2].isfinite().all()
+
+
 @pytest.fixture(scope="module")
 def long_folder(tmp_path_factory):
     return tiny_model_folder("llama", tmp_path_factory.mktemp("long"), max_position_embeddings=1024)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from minisgl import LLM, SamplingParams
+from minisgl.engine import cpu
 from minisgl.events import RequestRetracted
 from minisgl.models.hub import resolve_model
 from tests.models.reference import reference_model, reference_tokens
@@ -42,8 +43,8 @@ SMOL_PROMPTS = [
 def smollm2() -> Iterator[Path]:
     """The model's folder; an engine that holds its weights for all configurations; both cores."""
     folder, threads = resolve_model("smollm2-135m"), torch.get_num_threads()
-    torch.set_num_threads(2)
-    with LLM(folder, num_pages=2, device="cpu", dtype="float32"):
+    with pytest.MonkeyPatch.context() as patch, LLM(folder, num_pages=2, device="cpu", dtype="float32", threads=2):
+        patch.setattr(cpu, "CORES", 2)
         yield folder
     torch.set_num_threads(threads)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+
+import numpy as np
 import pytest
 
 from minisgl.core import SamplingParams
@@ -49,6 +52,22 @@ def test_02_duplicates_and_a_third():
     requests = [run.submit(a, 30), run.submit(a, 30), run.submit(list(range(50, 60)), 10)]
     run.play()
     assert [r.output_ids for r in requests] == [expected(a, 30), expected(a, 30), expected(list(range(50, 60)), 10)]
+
+
+def test_a_read_only_view_of_what_can_be_written_is_copied():
+    tokens = np.array([1, 2, 3], np.int32)
+    view = tokens[:]
+    view.flags.writeable = False
+    request = Run().submit(view, 2)
+    tokens[0] = 9
+    assert request.prompt.tolist() == [1, 2, 3]
+
+
+def test_an_idle_engine_keeps_nobody():
+    run = Run()
+    request = run.submit([1, 2, 3], 4)
+    run.play()
+    assert [o for o in gc.get_referrers(request) if isinstance(o, list | tuple | dict)] == []
 
 
 def test_stop_token_ends_a_request():

@@ -9,6 +9,8 @@ from minisgl.errors import ConfigError, FixedSettingError
 from minisgl.events import types as ev
 from minisgl.events.words import describe
 from minisgl.scheduler.settings import CHANGEABLE, changed
+from minisgl.sim.whatif import changed as under_whatif
+from minisgl.sim.workload import Workload
 from tests.fakes import Run, expected
 
 
@@ -34,6 +36,17 @@ def test_a_step_for_it_alone() -> None:
     assert run.scheduler.step().step == 1 and run.scheduler.step() is None
     run.scheduler.change()
     assert run.scheduler.step() is None
+
+
+def test_a_policy_put_in_by_hand_stays_if_its_setting_is_not_named() -> None:
+    run = Run()
+    run.scheduler.prefill.order = last = lambda waiting, matched: len(waiting) - 1
+    run.scheduler.change(max_prefill_tokens=2)
+    run.scheduler.step()
+    assert (run.scheduler.prefill.order, run.scheduler.prefill.budget) == (last, 2)
+    run.scheduler.change(order="fcfs")
+    run.scheduler.step()
+    assert run.scheduler.prefill.order is not last
 
 
 def test_who_was_refused_is_tested_again() -> None:
@@ -69,8 +82,15 @@ def test_the_others_are_fixed(name: str) -> None:
         name, value
     )
     run = Run()
-    with pytest.raises(FixedSettingError, match=rf"^{name}: .*cannot change in the middle of a run; whatif"):
-        run.scheduler.change(**{name: 3 if value is None else value})
+    changes = {name: 3 if value is None else value}
+    with pytest.raises(FixedSettingError, match=rf"^{name}: .*cannot change in the middle of a run; ") as refused:
+        run.scheduler.change(**changes)
+    try:
+        under_whatif(run.config, Workload([]), changes)
+    except ConfigError:
+        assert "make another engine" in str(refused.value)
+    else:
+        assert f"whatif(trace, {name}=" in str(refused.value)
     assert run.scheduler.step() is None  # nothing was queued
 
 

@@ -15,6 +15,7 @@ from minisgl.events import types as ev
 from minisgl.sim.answers import blame, explain, hits, reservations
 from minisgl.sim.answers.blaming import _admitted
 from minisgl.sim.answers.books import Books
+from minisgl.sim.answers.known import Known
 from minisgl.sim.answers.missed import LOOKS
 from tests.events.runs import record, traces
 
@@ -215,3 +216,13 @@ def test_hits_are_the_sum_of_every_single_look_up():
 
     check()
     assert set(saw) >= set(LOOKS) - {"evicted", "given up"}, saw  # rare here; test_answers has them
+
+
+@settings(max_examples=EXAMPLES)
+@given(traces)
+def test_known_keeps_nothing_of_pages_where_nobody_ends(trace):
+    known = Known(trace.keyframe)
+    for e in trace.events:
+        known.apply(e)
+        assert all(known._ends.values())
+    assert trace.keyframe["page_size"] > 1 or not known._ends

@@ -155,9 +155,11 @@ def test_times_go_on_from_the_record() -> None:
 
 def test_what_cannot_change_says_why_and_what_can_be_done() -> None:
     trace = queue()
-    for name, value in (("num_pages", 32), ("page_size", 2), ("overlap", True), ("seed", 3), ("max_seq_len", 64)):
+    for name, value in (("num_pages", 32), ("page_size", 2), ("overlap", True), ("max_seq_len", 64)):
         with pytest.raises(FixedSettingError, match=rf"{name}: .* whatif\(trace, {name}={value}\)"):
             fork(trace, 3, **{name: value})
+    with pytest.raises(FixedSettingError, match="seed: .*; make another engine"):  # whatif would not take it
+        fork(trace, 3, seed=3)
     with pytest.raises(ConfigError, match="must be one of"):
         fork(trace, 3, order="random")
     with pytest.raises(ConfigError, match="unknown setting"):

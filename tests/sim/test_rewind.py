@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minisgl.core import Request
+from minisgl.core import Request, SamplingParams
 from minisgl.errors import ForkError, TraceError
 from minisgl.events import types as ev
 from minisgl.events.recorder import Recorder
@@ -118,6 +118,59 @@ def test_requests_that_were_there_before() -> None:
     trace = recorded(run, [4, 5])
     with pytest.raises(ForkError, match=r"1 request \(0\) had begun before the record did.*while the engine is idle"):
         rewind(run, trace, 2)
+
+
+def test_who_only_waited_when_the_record_began_has_no_kv_to_lose() -> None:
+    run = Run(max_running_requests=1)
+    first, second = run.submit([1, 2, 3], 1), run.submit([4, 5, 6], 3)
+    run.scheduler.step()
+    assert first.finished and second.status == "waiting"
+    trace = recorded(run)
+    assert trace.keyframe["requests"][second.uid]["status"] == "waiting"
+    again(run, trace, trace.history.last)
+
+
+def test_what_comes_while_others_are_ended_ends_as_well() -> None:
+    run = Run()
+    with Recorder(run) as recorder:
+        run.submit([1, 2, 3], 30)
+        run.scheduler.step()
+    late: list[Request] = []
+    with run.scheduler.bus.on(ev.RequestFinished, lambda e: late or late.append(run.submit([7, 8, 9], 30))):
+        again(run, recorder.trace, 1)
+    assert late[0].finish_reason == "abort"
+
+
+def test_pages_that_are_lost_while_others_are_ended() -> None:
+    run = Run(num_pages=12, max_seq_len=12)
+    recorded(run, [1, 2, 3, 4, 5], [6, 7, 8])
+    with Recorder(run) as recorder:
+        run.submit([1, 2, 3, 4, 5, 6], 2)
+        run.scheduler.step()
+    with (
+        run.scheduler.bus.on(ev.RequestFinished, lambda e: e.uid < 3 and run.submit([9] * 8, 4)),
+        pytest.raises(ForkError, match="were given to others since"),
+    ):
+        rewind(run, recorder.trace, recorder.trace.keyframe["step"])
+    run.scheduler.check_integrity()
+
+
+def test_who_submits_meanwhile_is_not_lost() -> None:
+    run = Run()
+    trace, before = recorded(run, [1, 2, 3]), run.scheduler
+    again(run, trace, 1)
+    late = before.submit([7, 8, 9], SamplingParams(max_tokens=2))  # a thread that had the scheduler in hand
+    other = run.submit([7, 8, 9], 2)
+    run.play()
+    assert (late.uid, other.uid) == (1, 2)
+    assert late.finished and other.finished
+
+
+def test_free_pages_are_poisoned_again() -> None:
+    run = Run(num_pages=16, poison=True)
+    trace, batches = recorded(run, [1, 2, 3]), len(run.executor.batches)
+    again(run, trace, 1)
+    assert sorted(run.executor.batches[batches].poison) == list(range(16))
 
 
 def test_the_engine_has_gone_on_since() -> None:

@@ -16,6 +16,7 @@ from minisgl.sim.executor import VOCAB
 from minisgl.sim.generate import Lognormal
 from minisgl.sim.simulator import Simulator
 from minisgl.sim.workload import Workload
+from tests.fakes import Run
 
 
 def written(folder: Path, name: str, *lines: object) -> Path:
@@ -302,3 +303,14 @@ def test_agents_reuse_their_long_prompt() -> None:
 def test_numbers_that_make_no_sense(wrong: dict, said: str) -> None:
     with pytest.raises(WorkloadError, match=said):
         Workload.generate(**wrong)
+
+
+def test_a_prompt_is_the_arrivals_own_and_copied_no_second_time():
+    tokens = np.array([5, 6, 7], np.int32)
+    arrival = Arrival(0.0, tokens, SamplingParams())
+    tokens[0] = 9
+    assert arrival.tokens().tolist() == [5, 6, 7]
+    request = Run().scheduler.submit(arrival.tokens(), arrival.params)
+    assert np.shares_memory(request.prompt, arrival.prompt)
+    many = Arrival(0.0, tokens, SamplingParams(), repeat=2, length=5).tokens()
+    assert np.shares_memory(Run().scheduler.submit(many, SamplingParams()).prompt, many)

@@ -53,15 +53,14 @@ struct Sums {
 
 inline float exponential(float x) { return exponential(splat(x))[0]; }
 
-// Adds row `from` of a later run to row `to` of the sums of all before.
-inline void merge(Sums& all, int to, const Sums& run, int from, int width) {
-  float now = std::max(all.largest[to], run.largest[from]);
-  float old_scale = exponential(all.largest[to] - now), new_scale = exponential(run.largest[from] - now);
+// Adds a row of a later run to row `to` of the sums of all before.
+inline void merge(Sums& all, int to, float largest, float total, const float* values, int width) {
+  float now = std::max(all.largest[to], largest);
+  float old_scale = exponential(all.largest[to] - now), new_scale = exponential(largest - now);
   all.largest[to] = now;
-  all.total[to] = all.total[to] * old_scale + run.total[from] * new_scale;
+  all.total[to] = all.total[to] * old_scale + total * new_scale;
   float* sums = &all.values[to * width];
-  const float* more = &run.values[from * width];
-  for (int d = 0; d < width; d += W) store(sums + d, load<vf>(sums + d) * old_scale + load<vf>(more + d) * new_scale);
+  for (int d = 0; d < width; d += W) store(sums + d, load<vf>(sums + d) * old_scale + load<vf>(values + d) * new_scale);
 }
 
 template <class T> void write_result(const Sums& sums, int row, int width, int head_dim, T* to) {
@@ -214,7 +213,9 @@ template <class T> void attend(AttentionScratch<T>& s, const Task<T>& t, const P
     if ((block + KEYS) % RUN == 0 || block + KEYS >= t.end)
       for (int h = 0; h < t.heads; h++)
         for (int row = 0; row < rows; row++)
-          if (t.first + row / t.group >= block / RUN * RUN)  // else it has nothing in this run
-            merge(s.all, h * rows + row, s.run, h * rows + row, width);
+          if (t.first + row / t.group >= block / RUN * RUN) {  // else it has nothing in this run
+            int i = h * rows + row;
+            merge(s.all, i, s.run.largest[i], s.run.total[i], &s.run.values[i * width], width);
+          }
   }
 }

@@ -65,14 +65,14 @@ struct Window {
 template <class T> struct Decoder {
   const Model& m;
   const Pool pool;
-  const int group, q_size, kv_size, hidden_width, hidden_units, qkv_width, attended_units, gated_units, head_units;
+  const int group, part_width, q_size, kv_size, hidden_width, hidden_units, qkv_width, attended_units, gated_units, head_units;
   // [tokens][*_width or *_units]; a unit is 32 bits
   std::vector<float> residual, qkv;
   std::vector<int32_t> normed, queries, attended, gated, sampled;
+  std::vector<float> parts;  // sums of single runs: [parts][group][part_width], a row's values, largest, total
   std::vector<AttentionScratch<T>> scratch;
   std::vector<Token> tokens;
   std::vector<Item> spans;
-  std::vector<Sums> parts;  // of one item each
   std::vector<Window> windows;
   Team team;
 
@@ -83,6 +83,7 @@ template <class T> struct Decoder {
       : m(model),
         pool(pool),
         group(m.heads / m.kv_heads),
+        part_width(round_up(m.head_dim, NR) + 2),
         q_size(m.heads * m.head_dim),
         kv_size(m.kv_heads * m.head_dim),
         hidden_width(padded(m.hidden)),
@@ -162,7 +163,7 @@ template <class T> struct Decoder {
           w.items.push_back({span.token, 1, span.head, 1, begin, std::min(begin + RUN, span.end), part++});
       }
     }
-    grow(parts, part);
+    grow(parts, size_t(part) * group * part_width);
   }
 
   void pass(Member& team, const Batch& b, const Window& w) {
@@ -210,7 +211,11 @@ template <class T> struct Decoder {
         attend<T>(s, task, after_keys ? &after : nullptr, after_keys);
         int rows = item.count * group;
         if (item.part >= 0)
-          std::swap(parts[item.part], s.all);
+          for (int row = 0; row < rows; row++) {
+            float* line = part_row(item.part, row);
+            std::copy_n(&s.all.values[row * width], width, line);
+            line[width] = s.all.largest[row], line[width + 1] = s.all.total[row];
+          }
         else
           for (int h = 0; h < item.heads; h++)
             for (int row = 0; row < rows; row++)
@@ -222,7 +227,10 @@ template <class T> struct Decoder {
         Sums& all = scratch[team.thread].all;
         all.begin(group, width);
         for (int row = 0; row < group; row++) {
-          for (int part = 0; part < split.parts; part++) merge(all, row, parts[split.part + part], row, width);
+          for (int part = 0; part < split.parts; part++) {
+            const float* line = part_row(split.part + part, row);
+            merge(all, row, line[width], line[width + 1], line, width);
+          }
           write_result(all, row, width, m.head_dim, result(split.token, split.head, row));
         }
       });
@@ -239,7 +247,10 @@ template <class T> struct Decoder {
     });
   }
 
-  // A token's vector out of the packed panels, so that a tied model keeps its largest weight once.
+  float* part_row(int part, int row) { return &parts[(size_t(part) * group + row) * part_width]; }
+
+  // A token's vector out of the packed panels, so that a tied model keeps its largest weight once. What fills the row up
+  // is 0 again: NaN of a token before would stay there for ever.
   void embed(int token, int row) {
     int steps = round_up(m.hidden, PER<T>) / PER<T>;
     const int32_t* column = m.embedding.panels + int64_t(token / NR) * steps * NR + token % NR;
@@ -248,6 +259,8 @@ template <class T> struct Decoder {
       memcpy(unit, column + k * NR, 4);
       for (int i = 0; i < PER<T>; i++) residual[row * hidden_width + k * PER<T> + i] = to_float(unit[i]);
     }
+    float* line = &residual[row * hidden_width];
+    std::fill(line + steps * PER<T>, line + hidden_width, 0.f);
   }
 
   // RMSNorm (Zhang & Sennrich 2019) of a token's residual.

@@ -122,7 +122,7 @@ class Known:
         whole = r.known // ps
         if whole > len(r.way):
             end = r.way[-1] if r.way else ROOT
-            self._ends[end].pop(uid, None)
+            self._leave(end, uid)
             for i in range(len(r.way), whole):
                 end = self._page(end, tuple(r.tokens[i * ps : (i + 1) * ps]))
                 r.way.append(end)
@@ -135,12 +135,19 @@ class Known:
                 self._live[page] += 1
             r.alive = max(r.alive, whole)
 
+    def _leave(self, page: int, uid: int) -> None:
+        """That page is no longer the request's last whole one. Pages where nobody ends have no dictionary."""
+        if ending := self._ends.get(page):
+            ending.pop(uid, None)
+            if not ending:
+                del self._ends[page]
+
     def _stop(self, uid: int) -> None:
         """It runs no more: what it was only about to compute is not known."""
         r, ps = self.requests[uid], self.page_size
         for page in r.way[: r.alive]:
             self._live[page] -= 1
-        self._ends[r.way[-1] if r.way else ROOT].pop(uid, None)
+        self._leave(r.way[-1] if r.way else ROOT, uid)
         r.alive = r.aims = 0
         del r.way[r.known // ps :]
         if ps > 1:
@@ -182,10 +189,10 @@ class Known:
         if self.page_size == 1:
             return 0
         best = 0
-        for tokens, number in self._below[page]:
+        for tokens, number in self._below.get(page, ()):
             if self._live[number] or self._computed[number]:
                 best = max(best, _common(tokens, rest))
-        for uid in self._ends[page]:
+        for uid in self._ends.get(page, ()):
             r = self.requests[uid]
             best = max(best, _common(r.tokens[len(r.way) * self.page_size : r.known], rest))
         return best
