@@ -1,4 +1,4 @@
-"""Pages in a notebook: a tour leads, a quiz marks, both still do after the notebook was saved and opened without a kernel."""
+"""Pages in a notebook: a tour leads and a quiz marks, also once the notebook was saved and opened without a kernel."""
 
 from __future__ import annotations
 

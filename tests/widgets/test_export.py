@@ -299,6 +299,23 @@ def test_nothing_moves_while_scrubbing(opened: Opened, shared: History) -> None:
         assert opened.page.evaluate(boxes) == places, step
 
 
+@pytest.mark.parametrize("i", range(5))
+def test_nothing_moves_whatever_the_tabs_show(chromium: Any, shared: History, tmp_path: Path, i: int) -> None:
+    page = Opened(chromium, export_html(Session(shared, TEXTS), tmp_path / "run.html"), "")
+    for side in ("left", "right"):
+        tabs = page.page.locator(f".msgl-dock-{side} .msgl-tab")
+        tabs.nth(min(i, tabs.count() - 1)).click()
+    boxes = """() => [...document.querySelectorAll(".msgl-panel, .msgl-tab, .msgl-dockbody, .msgl-dockview")].map(
+        (el) => [el.className, JSON.stringify(el.getBoundingClientRect())])"""
+    page.scrub(shared.first)
+    places = page.page.evaluate(boxes)
+    for step in range(shared.first, shared.last + 1, 2):
+        page.scrub(step)
+        assert page.page.evaluate(boxes) == places, step
+    assert page.problems == []
+    page.context.close()
+
+
 def test_keys_move_and_the_play_button_plays(opened: Opened, shared: History) -> None:
     opened.page.locator(".msgl-range").focus()
     assert opened.press("Home") == shared.first
