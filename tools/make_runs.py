@@ -109,6 +109,7 @@ def make(name: str) -> Trace:
     trace = replay(real)
     assert not real.diff(trace), f"{name}: the replay differs from the run"
     trace.about = {key: value for key, value in real.about.items() if key in ORIGIN}
+    trace.about["config"] = trace.about["config"] | {"kernels": "auto", "threads": None}  # the machine's, not the run's
     trace.events = [replace(e, submitted=e.t) if isinstance(e, RequestArrived) else e for e in trace.events]
     llm.close()
     return trace
