@@ -84,7 +84,7 @@ def test_a_slider_moves_and_everything_follows(open_notebook: Any, dark: bool) -
 
     # every page of it
     it.box.locator("button:has-text('Show every page')").click()
-    stage = it.box.locator(".msgl")
+    stage = it.box.locator(".msgl[data-step]")  # the record is read after the stage is there
     stage.wait_for()
     assert "phase=decode-first" in stage.inner_text()
 
