@@ -14,18 +14,17 @@ version. Nothing but the run is written, so the same run gives the same bytes.
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Union
 
 import msgspec
 
+from minisgl.collector import no_collection
 from minisgl.errors import (
     TraceFormatError,
     TraceNotFoundError,
@@ -152,7 +151,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     whole = True
     if data.startswith(ZSTD):
         data, whole = _decompressed(path, data)
-    with _no_collection():
+    with no_collection():
         return _Reader(path, data, whole).read()
 
 
@@ -316,15 +315,3 @@ def _columns(row: dict[str, Any]) -> dict[str, Any]:
         return tuple(value)
 
     return {name: restored(value) for name, value in row.items()}
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pause the garbage collector: it would look through all events again and again and find nothing to free."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
