@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -30,7 +31,7 @@ class Content(NamedTuple):
     panel: Mapping[str, Any] | None = None
 
 
-class Page:
+class Page(ABC):
     """Base of whatever is shown for good: a subclass says what it holds, and its ``repr`` what it is.
 
     What a notebook stores is the whole page that ``export_html`` writes, in a frame: it works in a notebook that is
@@ -38,9 +39,9 @@ class Page:
     JupyterLab shows those of a notebook that it does not trust once a cell was run, or the notebook trusted.
     """
 
+    @abstractmethod
     def content(self) -> Content:
         """What the page holds now."""
-        raise NotImplementedError
 
     def html(self) -> str:
         """The page; the same content gives the same text."""
