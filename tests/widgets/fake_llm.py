@@ -11,6 +11,7 @@ from minisgl.core import SamplingParams
 from minisgl.errors import RequestError
 from minisgl.events import Snapshot, StepFinished, Subscription
 from minisgl.events.trace import Trace
+from minisgl.sim.replay import Inputs
 from minisgl.sim.rewind import rewound, steps_up_to
 from tests.fakes import Run
 
@@ -66,7 +67,15 @@ class FakeLLM:
             steps = steps_up_to(trace, step)
             scheduler, coming = rewound(self.core.scheduler, trace)
             self.core.scheduler = scheduler
-        return (done for each in coming[:steps] if (done := each.feed(scheduler, self.core.executor.now())))
+        return self._again(coming[:steps])
+
+    def _again(self, coming: list[Inputs]) -> Iterator[StepFinished]:
+        for each in coming:
+            self.before_step()
+            with self.lock:
+                done = each.feed(self.core.scheduler, self.core.executor.now())
+            if done is not None:
+                yield done
 
     def abort(self, uid: int) -> None:
         self.core.scheduler.abort(uid)

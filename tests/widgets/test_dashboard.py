@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 
 import pytest
 
@@ -12,14 +14,15 @@ pytest.importorskip("anywidget", reason="the widgets need the extra [lab]")
 
 from minisgl.core import SamplingParams
 from minisgl.errors import ConditionError, FixedSettingError, ForkError, LedgerError, TraceError
-from minisgl.events import RequestArrived, SettingsChanged
+from minisgl.events import BatchScheduled, RequestArrived, SettingsChanged, StepFinished
 from minisgl.events.recorder import Recorder
 from minisgl.events.trace import Trace
 from minisgl.events.until import Until
-from minisgl.sim.answers import verify
+from minisgl.sim.answers import Answer, verify
 from minisgl.sim.replay import replay
 from minisgl_widgets import Dashboard, Stage
-from minisgl_widgets.controls import every_widget
+from minisgl_widgets.dashboard import result
+from minisgl_widgets.panel import every_widget
 from tests.widgets.browser import Browser, through_json, until
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
 
@@ -35,9 +38,9 @@ def click(dash: Dashboard, label: str) -> None:
 
 def settle(dash: Dashboard) -> None:
     """Wait until all that was asked for so far is done."""
-    dash._thread.put(lambda: None).result()
-    until(lambda: not dash._thread.running)
-    dash._thread.put(lambda: None).result()
+    dash._driver.thread.put(lambda: None).result()
+    until(lambda: not dash._driver.thread.running)
+    dash._driver.thread.put(lambda: None).result()
 
 
 def numbers(dash: Dashboard, step: int) -> tuple[int, int, int]:
@@ -56,7 +59,7 @@ def test_the_methods_give_the_admission_oracle() -> None:
     assert numbers(dash, 7) == (1, 11, 4)
     end = dash.run()
     assert (end.step, numbers(dash, 9), numbers(dash, 16)) == (16, (0, 59, 7), (0, 64, 0))
-    assert "<b>idle</b> after step 16 · 0 running, 0 waiting · replay: 0 differences<" in dash._controls.status.value
+    assert "<b>idle</b> after step 16 · 0 running, 0 waiting<" in dash._controls.status.value
     assert "free=64" in dash._controls.status.value  # the rest is in its tooltip
     assert dash._controls.error.value == ""
     assert dash.llm.stepping_threads == {"minisgl-dashboard"}
@@ -149,7 +152,7 @@ def test_the_speed_slider_paces_the_run() -> None:
     dash = make(FakeLLM(max_seq_len=1024, num_pages=2048), prompts=[[1]], max_tokens=1000, speed=1)
     click(dash, "Run")
     until(lambda: dash.history.last >= 1)
-    assert dash._thread._next_step > 0
+    assert dash._driver.thread._next_step > 0
     dash._controls.speed.index = (
         len(dash._controls.speed.options) - 1
     )  # to the top: the pause of a second that has begun ends
@@ -162,7 +165,7 @@ def test_a_broken_forward_is_shown_and_the_next_run_works() -> None:
     dash.llm.core.executor.fail_at = 3
     dash.run()
     assert dash.errors == ["request 3 ended with RuntimeError: the device is gone"]
-    assert "the device is gone" in dash._controls.error.value and dash._thread.alive
+    assert "the device is gone" in dash._controls.error.value and dash._driver.thread.alive
     dash.llm.core.executor.fail_at = None
     assert dash.run().counters["free_pages"] == 64
     assert dash.errors == []
@@ -253,7 +256,7 @@ def test_another_dashboard_takes_over_and_the_first_says_so(monkeypatch: pytest.
     until(lambda: first.history.last > 2)
     second = make(llm)
     at = first.history.last
-    assert not first._thread.alive and second._thread.alive
+    assert not first._driver.thread.alive and second._driver.thread.alive
     assert "closed: another dashboard watches this engine" in first._controls.status.value
     assert f"steps 0 to {at}" in first._controls.status.value
     boxes = [w for row in first._controls.rows for w in every_widget(row) if w.has_trait("disabled")]
@@ -267,7 +270,7 @@ def test_another_dashboard_takes_over_and_the_first_says_so(monkeypatch: pytest.
         first.run()
     first.retire()
     first.close()
-    assert first.stage.comm is None and second._thread.alive
+    assert first.stage.comm is None and second._driver.thread.alive
 
 
 def test_each_engine_has_a_dashboard_of_its_own() -> None:
@@ -276,7 +279,7 @@ def test_each_engine_has_a_dashboard_of_its_own() -> None:
     second = make(llm)
     assert second.history.first == 16 and second.run().step > 16
     other = make(FakeLLM())
-    assert second._thread.alive and other._thread.alive
+    assert second._driver.thread.alive and other._driver.thread.alive
 
 
 def test_a_dashboard_may_open_in_the_middle_of_a_run() -> None:
@@ -318,7 +321,7 @@ def test_close_leaves_nothing_behind() -> None:
     dash.step()
     dash.close()
     dash.close()
-    assert not dash._thread.alive and not llm.core.scheduler.bus
+    assert not dash._driver.thread.alive and not llm.core.scheduler.bus
     assert set(_instances) == before
     with pytest.raises(RuntimeError, match="closed"):
         dash.run()
@@ -375,9 +378,16 @@ def test_save_html(tmp_path) -> None:
     assert "five prompts" in page and "16 steps" in page
 
 
-def click_in(dash: Dashboard, row: int, label: str) -> None:
+def look(dash: Dashboard, step: int) -> None:
+    """Somebody has moved the player there, and it came to rest."""
+    following = step == dash.history.last
+    dash.stage._handle_custom_msg({"kind": "looked", "step": step, "selection": None, "following": following}, [])
+
+
+def click_in(dash: Dashboard, row: int, label: str, wait: bool = True) -> None:
     next(b for b in dash._controls.rows[row].children if getattr(b, "description", "") == label).click()
-    settle(dash)
+    if wait:
+        settle(dash)
 
 
 def test_run_until() -> None:
@@ -440,14 +450,14 @@ def test_fork_goes_back_and_another_way(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(end.requests) == 6 and end.differences(dash.llm.snapshot()) == []
     parts = was.diff(dash.trace)
     assert parts.first.step == 4 and isinstance(parts.first.other, RequestArrived)
-    assert dash.trace.check() == [] and "replay: 0 differences" in dash._controls.status.value
+    assert dash.trace.check() == [] and dash.verify() == "replay: 0 differences"
     assert dash.fork(0).step == 0 and dash.run([[1, 2]]).counters["free_pages"] == 64
 
 
 def test_fork_from_where_the_browser_stands() -> None:
     dash = make()
     dash.run()
-    dash.stage._handle_custom_msg({"kind": "looked", "step": 5, "selection": None}, [])
+    look(dash, 5)
     click_in(dash, 2, "Fork from here")
     assert dash.history.last == 5 and "<b>paused</b>" in dash._controls.status.value
     click_in(dash, 2, "Fork from here")  # nobody has moved since: where it stands
@@ -511,10 +521,168 @@ def test_settings_are_chosen_from_lists() -> None:
     assert dash.trace.find(lambda e: isinstance(e, SettingsChanged)).values == ("mixed",)
     dash.llm.change(admission=0.25)  # from another cell
     dash.llm.step()
-    assert dash._controls.settings.controls["admission"].value == 0.25
+    until(lambda: dash._controls.settings.controls["admission"].value == 0.25)
     with pytest.raises(FixedSettingError, match="whatif"):
         dash.change(num_pages=3)
     assert dash.verify() == "replay: 0 differences"
+
+
+def test_what_is_asked_for_during_a_fork_is_done_when_it_is_there() -> None:
+    dash = make()
+    dash.run()
+    was = dash.trace
+    gate = threading.Semaphore(0)
+    dash.llm.before_step = gate.acquire
+    click_in(dash, 2, "Fork from here", wait=False)
+    until(lambda: "going back" in dash._controls.status.value)
+    for label in ("Run", "Step", "Add", "Fork from here", "Verify"):
+        assert dash._controls.buttons[label].disabled
+    assert not dash._controls.buttons["Pause"].disabled
+    assert all(control.disabled for control in dash._controls.settings.controls.values())
+    said = "<b>going back to step 16</b> · 0 of 16 steps computed again · Pause ends it here, all else waits"
+    assert said in dash._controls.status.value
+    driver = dash._driver
+    asked = [driver.add([[7, 7]], ORACLE_PARAMS), driver.change(order="lpm"), driver.run(None, ([], ORACLE_PARAMS))]
+    gate.release(10)
+    until(lambda: dash.history.last == 10)
+    assert not any(future.done() for future in asked)
+    gate.release(100)
+    result(result(asked[2])[1])
+    assert not any(button.disabled for button in dash._controls.buttons.values())
+    assert not any(control.disabled for control in dash._controls.settings.controls.values())
+    again = [e for e in dash.trace.events if e.step <= 16]
+    assert not Trace(was.keyframe, again, {}, about=was.about).diff(was)  # nothing came between
+    assert dash.trace.find(lambda e: isinstance(e, RequestArrived) and e.prompt == (7, 7)).step == 17
+    assert dash.errors == [] and dash.llm.config.order == "lpm" and dash.llm.idle
+
+
+def test_a_fork_that_is_paused_begins_there() -> None:
+    dash = make()
+    dash.step(2)
+    dash.add([[1], [2]])
+    dash.run()
+    gate = threading.Semaphore(0)
+    dash.llm.before_step = gate.acquire
+    dash.fork(10, wait=False)
+    gate.release(2)
+    until(lambda: dash.history.last == 2)
+    paused = dash._driver.pause()
+    gate.release(1)
+    result(paused)
+    dash.llm.before_step = lambda: None
+    assert dash.history.last == 3 and len(dash.last().requests) == 7
+    assert "<b>paused</b> after step 3" in dash._controls.status.value
+    assert "forked after step 3, paused on the way back to step 10<" in dash._controls.status.value
+    assert not dash._controls.buttons["Run"].disabled and dash.errors == []
+    assert dash.run([[5, 6]]).step > 3 and dash.verify() == "replay: 0 differences"
+
+
+@pytest.mark.parametrize("queued", [False, True], ids=["the fork itself", "a run that waits for it"])
+def test_an_interrupt_during_a_fork(queued: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    dash = make()
+    dash.run()
+    gate = threading.Semaphore(2)
+    dash.llm.before_step = gate.acquire
+    interrupted: list[bool] = []
+
+    def turn(futures: list[Future], timeout: float) -> None:
+        """Who waits gets an interrupt when two steps are computed again; and then they go on."""
+        if interrupted:
+            gate.release(100 if queued else 1)
+        elif dash.history.last == 2:
+            interrupted.append(True)
+            raise KeyboardInterrupt
+        wait_for(futures, timeout=0.01)
+
+    if queued:
+        dash.fork(9, wait=False)
+    monkeypatch.setattr("minisgl_widgets.dashboard.wait_for", turn)
+    with pytest.raises(KeyboardInterrupt):
+        if queued:
+            dash.run([[1, 2]])
+        else:
+            dash.fork(9)
+    gate.release(100)
+    settle(dash)
+    assert dash.history.last == (9 if queued else 3)
+    assert len(dash.last().requests) == 5  # the run was called off
+
+
+def test_a_fork_after_a_run_begins_at_its_end_if_the_views_follow() -> None:
+    dash = make()
+    look(dash, 0)  # a browser has said so; while a cell runs it is not heard
+    assert dash.run().step == 16 and dash.fork().step == 16
+    look(dash, 5)
+    dash.run([[1, 2]])
+    assert dash.fork().step == 5  # the views stay where somebody has moved them
+    dash.run()
+    dash.stage.session.step = 7
+    assert dash.fork().step == 7
+
+
+def drawn(dash: Dashboard) -> None:
+    """A browser says that it shows all there is; it is heard when no cell runs."""
+    dash.stage._handle_custom_msg({"kind": "drawn", "step": dash.history.last}, [])
+
+
+def test_a_run_is_verified_once_when_somebody_sees_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    verified: list[int] = []
+
+    def counting(trace: Trace) -> Answer:
+        verified.append(trace.history.last)
+        return verify(trace)
+
+    monkeypatch.setattr("minisgl_widgets.proof.verify", counting)
+    dash = make()
+    dash.run()
+    for _ in range(3):  # other cells
+        dash.llm.generate(ORACLE[:1], ORACLE_PARAMS)
+    settle(dash)
+    assert verified == [] and "replay" not in dash._controls.status.value
+    drawn(dash)
+    until(lambda: "replay: 0 differences" in dash._controls.status.value)
+    drawn(dash)  # by a second browser
+    assert dash.verify() == "replay: 0 differences" and verified == [40, 40]  # that was asked for
+    dash.step()
+    drawn(dash)  # it is not over
+    settle(dash)
+    assert verified == [40, 40] and "replay" not in dash._controls.status.value
+
+
+def test_nobody_waits_for_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+
+    def slow(trace: Trace) -> Answer:
+        gate.wait(60)
+        return verify(trace)
+
+    monkeypatch.setattr("minisgl_widgets.proof.verify", slow)
+    dash = make()
+    dash.run()
+    drawn(dash)
+    assert dash.run().step == 32  # while it is being verified
+    assert not gate.is_set()
+    gate.set()
+    drawn(dash)
+    until(lambda: "after step 32" in dash._controls.status.value and "replay: 0" in dash._controls.status.value)
+
+
+def test_what_was_verified_before_a_fork_says_nothing_of_what_comes_after() -> None:
+    dash = make()
+    dash.run()
+    assert dash.verify() == "replay: 0 differences"
+    dash.fork(0)
+    assert dash.run().step == 16 and "replay" not in dash._controls.status.value
+
+
+def test_a_run_in_the_middle_of_a_step_is_verified_up_to_it() -> None:
+    dash = make()
+    dash.step(3)
+    assert isinstance(dash.trace.events[-1], StepFinished)
+    said: list[str] = []
+    with dash.llm.on(BatchScheduled, lambda event: said.append(dash.verify())):
+        dash.llm.step()
+    assert said == ["replay: 0 differences"]
 
 
 def test_a_record_that_does_not_equal_its_replay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -523,14 +691,16 @@ def test_a_record_that_does_not_equal_its_replay(monkeypatch: pytest.MonkeyPatch
     assert "replay" not in dash._controls.status.value  # only when a run is over
     monkeypatch.setattr(dash.llm.core.scheduler.prefill, "share", 0.5)  # behind its back
     dash.run()
-    assert "replay: " in dash._controls.status.value and "differences ✕" in dash._controls.status.value
+    drawn(dash)
+    until(lambda: "differences ✕" in dash._controls.status.value)
     assert verify(dash.trace).facts["differences"] > 0
 
 
 def test_long_runs_are_verified_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minisgl_widgets.dashboard.PROVEN", 10)
+    monkeypatch.setattr("minisgl_widgets.screen.PROVEN", 10)
     dash = make()
     dash.run()
-    assert "replay" not in dash._controls.status.value
+    drawn(dash)
+    assert dash._screen.proof._wished is None
     click_in(dash, 2, "Verify")
-    assert "replay: 0 differences" in dash._controls.status.value
+    until(lambda: "replay: 0 differences" in dash._controls.status.value)

@@ -73,7 +73,7 @@ def test_stages_of_a_session_move_together(trace: Trace, monkeypatch: pytest.Mon
     for i, stage in enumerate(stages):
         monkeypatch.setattr(stage, "send", lambda message, i=i: sent.append((i, message)))
     held = {"kind": "uid", "uid": 2}
-    stages[0]._handle_custom_msg({"kind": "looked", "step": 9, "selection": held}, [])
+    stages[0]._handle_custom_msg({"kind": "looked", "step": 9, "selection": held, "following": False}, [])
     assert (session.step, session.selection) == (9, held)
     assert sent == [(1, {"kind": "look", "step": 9, "selection": held})], "the one that moved is not told"
     sent.clear()

@@ -15,6 +15,7 @@ from minisgl.core import SamplingParams
 from minisgl_widgets import palette
 from minisgl_widgets.breakpoint import Breakpoint
 from minisgl_widgets.live_settings import LiveSettings
+from minisgl_widgets.panel import every_widget
 
 Prompt = str | Sequence[int]
 
@@ -122,6 +123,13 @@ class Controls:
         lines = "<br>".join(f"✕ {escape(line)}" for line in errors)
         self.error.value = f'<div role="alert" style="{ALERT}">{lines}</div>' if lines else ""
 
+    def wait(self, waiting: bool) -> None:
+        """Only Pause and what is for later can be used, until ``waiting`` is false again."""
+        for name, button in self.buttons.items():
+            button.disabled = waiting and name != "Pause"
+        for control in self.settings.controls.values():
+            control.disabled = waiting
+
     def turn_off(self) -> None:
         """Nothing can be clicked or written into any more."""
         for widget in [w for row in self.rows for w in every_widget(row) if w.has_trait("disabled")]:
@@ -142,18 +150,3 @@ def read_prompt(line: str) -> Prompt:
     except ValueError:
         return line
     return ids if isinstance(ids, list) and all(type(i) is int for i in ids) else line
-
-
-def every_widget(top: W.Widget) -> list[W.Widget]:
-    """A widget and all that belongs to it: children, and the layouts and styles they bring."""
-    found: list[W.Widget] = []
-    waiting = [top]
-    while waiting:
-        widget = waiting.pop()
-        if widget in found:
-            continue
-        found.append(widget)
-        waiting += getattr(widget, "children", ())
-        parts = (getattr(widget, "layout", None), getattr(widget, "style", None))
-        waiting += [part for part in parts if isinstance(part, W.Widget)]  # a figure's layout is none
-    return found

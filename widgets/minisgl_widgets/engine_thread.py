@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
@@ -16,7 +17,8 @@ Job = Callable[[], Any]
 class EngineThread:
     """Takes jobs from any thread, in order; between them it steps the engine, if it runs, and shows the state.
 
-    The thread cannot die of an exception: ``failed`` shows it, the run stops, and the next job is taken.
+    The thread cannot die of an exception: ``failed`` shows it, the run stops, and the next job is taken. A run may be
+    told to go alone: then only jobs that are put ``at_once`` are done before its end, and the others after it.
 
     Args:
         step: one step of the engine; None when there was nothing to do.
@@ -33,10 +35,12 @@ class EngineThread:
         due_in: Callable[[], float],
     ) -> None:
         self._step, self._screen, self._failed, self._due_in = step, show, failed, due_in
-        self._jobs: SimpleQueue[tuple[Job, Future]] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Job, Future, bool]] = SimpleQueue()  # and whether it is done at once
+        self._later: deque[tuple[Job, Future]] = deque()  # jobs that wait for the end of a run that goes alone
         self._waiters: list[Future] = []  # of runs; done when the run ends
         self._steps_left: int | None = 0  # None: until idle
         self._enough: Callable[[], bool] = bool  # asked after each step; true: the run ends
+        self._alone = False  # the run that was begun last is not to be disturbed
         self._rate = math.inf  # steps per second at most
         self._next_step = 0.0  # when it may be taken, monotonic clock
         self._woken = False
@@ -56,29 +60,34 @@ class EngineThread:
         return self._thread.is_alive()
 
     @property
+    def over(self) -> bool:
+        """Has it ended, or never will a job be done again?"""
+        return self._stopping
+
+    @property
     def here(self) -> bool:
         """Is the caller this thread?"""
         return threading.current_thread() is self._thread
 
-    def put(self, job: Job) -> Future:
-        """Have a job done on the thread. Its Future gives the job's result or exception."""
+    def put(self, job: Job, at_once: bool = False) -> Future:
+        """Have a job done on the thread. Its Future gives the job's result or exception; cancelled, it is left out."""
         done: Future = Future()
         with self._gate:
             if self._over:
                 raise RuntimeError("this dashboard is closed; make a new one")
-            self._jobs.put((job, done))
+            self._jobs.put((job, done, at_once))
         return done
 
     def wake(self) -> None:
         """Say that somebody else stepped the engine, so that it is shown. Costs nothing while that is still to come."""
         if not (self._woken or self._stopping):
             self._woken = True
-            self._jobs.put((self._touched, Future()))
+            self._jobs.put((self._touched, Future(), True))
 
     def stop(self, timeout: float = 10.0) -> None:
         """End the thread after the job or the step at hand; who waits for a run is let go. ``timeout``: seconds."""
         self._stopping = True
-        self._jobs.put((lambda: None, Future()))
+        self._jobs.put((lambda: None, Future(), True))
         if self.alive and not self.here:
             self._thread.join(timeout)
 
@@ -92,14 +101,16 @@ class EngineThread:
         """Steps per second at most; ``inf`` is as fast as it goes."""
         self._rate, self._next_step = rate, 0.0
 
-    def go(self, steps: int | None = None, enough: Callable[[], bool] = bool) -> Future:
+    def go(self, steps: int | None = None, enough: Callable[[], bool] = bool, alone: bool = False) -> Future:
         """Begin to step: a number of steps, or until idle, or until ``enough()`` is true after one.
+
+        ``alone``: jobs that were not put ``at_once`` wait until then.
 
         The Future is done when that ends, for whatever reason.
         """
         ended: Future = Future()
         self._waiters.append(ended)
-        self._enough = enough
+        self._enough, self._alone = enough, alone
         if steps == 0:
             self.halt()
             return ended
@@ -131,21 +142,33 @@ class EngineThread:
         with self._gate:
             self._over = True
         while not self._jobs.empty():  # nobody may wait for a job that nobody will do
-            self._jobs.get()[1].cancel()
+            self._later.append(self._jobs.get()[:2])
+        for _, done in self._later:
+            done.cancel()
 
     def _turn(self) -> None:
         """One job, if there is one in time; one step, if it is time; one frame, if it is time."""
-        try:
-            job, done = self._jobs.get(timeout=self._patience())
-        except Empty:
-            pass
-        else:
-            self._do(job, done)
+        if coming := self._next():
+            self._do(*coming)
         if self.running and not self._stopping and time.monotonic() >= self._next_step:
             self._next_step = time.monotonic() + 1 / self._rate
             self._advance()
         if self._stale and self._due_in() <= 0:
             self._show()
+
+    def _next(self) -> tuple[Job, Future] | None:
+        """The next job that may be done, if there is one in time."""
+        alone = self._alone and self.running
+        if self._later and not alone:
+            return self._later.popleft()
+        try:
+            job, done, at_once = self._jobs.get(timeout=self._patience())
+        except Empty:
+            return None
+        if not alone or at_once:
+            return job, done
+        self._later.append((job, done))
+        return None
 
     def _patience(self) -> float | None:
         """Seconds in which nothing but a job can make work; None: no end."""
@@ -154,6 +177,8 @@ class EngineThread:
         return max(0.0, min(ends)) if ends else None
 
     def _do(self, job: Job, done: Future) -> None:
+        if not done.set_running_or_notify_cancel():
+            return
         try:
             result = job()
         except BaseException as error:

@@ -37,6 +37,7 @@ class Stage(anywidget.AnyWidget):
         title: shown above the views.
         live: follow the newest step; else the views open at the session's step.
         on_request: called, from any thread, when a browser asks for the whole record; default: it is sent at once.
+        on_drawn: called, likewise, with the last step that a browser has drawn.
     """
 
     _esm = bundle()
@@ -55,13 +56,15 @@ class Stage(anywidget.AnyWidget):
         title: str = "",
         live: bool = False,
         on_request: Callable[[], None] | None = None,
+        on_drawn: Callable[[int], object] = lambda step: None,
     ) -> None:
         self.session = Session.of(run, texts, title)
         self._encoder = Encoder(self.session.feed)
         self._live = live
-        self._on_request = on_request or self.resync
+        self._on_request, self._on_drawn = on_request or self.resync, on_drawn
         self._sent_at = -PATIENCE  # seconds, monotonic clock
         self._drawn = -1  # the last step that a browser said it has drawn
+        self._following = live  # the views go on to each new step, as far as is known here
         self._telling = False  # the session is being told what this browser shows
         self._wish = ""  # the key of the question at hand
         self._asked = LatestThread(self._answer, lambda _: False, self._unanswered, rest=0)
@@ -112,6 +115,7 @@ class Stage(anywidget.AnyWidget):
     def begin_again(self, feed: Feed) -> None:
         """Show another run instead, from its beginning."""
         self.session.begin_again(feed)
+        self._following = self._live
         self._encoder = Encoder(feed)
         self.resync()
 
@@ -119,8 +123,13 @@ class Stage(anywidget.AnyWidget):
         """The record; from here on tails continue it."""
         return self._encoder.record(deflate=not self._live, title=self.session.title)
 
+    def looked_at(self) -> int:
+        """The step that the views show: of a live run the newest, unless somebody has moved them back."""
+        return self.history.last if self._following else self.session.step
+
     def _moved(self, session: Session) -> None:
         if not self._telling:
+            self._following = self._live and session.step == self.history.last
             self.send({"kind": "look", "step": session.step, "selection": session.selection})
 
     # -- from the browser: any thread ----------------------------------------------------------------------------------
@@ -129,10 +138,11 @@ class Stage(anywidget.AnyWidget):
         kind = content.get("kind") if isinstance(content, dict) else None
         if kind == "drawn":
             self._drawn = int(content["step"])
+            self._on_drawn(self._drawn)
         elif kind == "resync":
             self._on_request()
         elif kind == "looked":
-            self._telling = True
+            self._telling, self._following = True, content["following"]
             try:
                 self.session.look(int(content["step"]), content["selection"])
             finally:

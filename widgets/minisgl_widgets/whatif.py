@@ -19,11 +19,12 @@ from minisgl.sim.costs import CostModel
 from minisgl.sim.outcome import Outcome
 from minisgl.sim.simulator import Simulator
 from minisgl.sim.whatif import whatif
-from minisgl_widgets.controls import ALERT, every_widget
+from minisgl_widgets.controls import ALERT
 from minisgl_widgets.differences import as_html, as_text, differences, memory, refusals
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.knobs import AS_RECORDED, Knob, knobs_of, with_value
 from minisgl_widgets.latest import LatestThread
+from minisgl_widgets.panel import every_widget
 from minisgl_widgets.stage import Stage
 from minisgl_widgets.whatif_picture import METRICS, Picture, Point
 

@@ -207,6 +207,11 @@ export class Stage {
     this.redraw();
   }
 
+  /** Is the newest step of a live run shown, and so each that will be? */
+  get following() {
+    return this.live && this.cursor?.step === this.store.last;
+  }
+
   /** Once nothing has moved for a moment, tell others where the player is. */
   rest() {
     clearTimeout(this.resting);
@@ -331,7 +336,7 @@ export class Stage {
     /** @type {Frame} */
     const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), pending: pendingPages(state), held: this.pinned, selection: this.selection,
       suspects: suspectsOf(state, entry ? entry.violations : []), changed, palette: this.palette,
-      following: this.live && step === store.last };
+      following: this.following };
     this.title.textContent = store.title || "A run of minisgl";
     const seen = [...this.views, ...this.docks.flatMap((dock) => dock.view ?? [])];
     for (const view of seen) view.measure?.();
@@ -409,7 +414,7 @@ export default () => {
         without: model.get("without") ?? [],
         start: model.get("start") ?? -1,
         send: exported ? null : (message) => tell(model, message),
-        rested: exported ?? (({ cursor, pinned }) => cursor && tell(model, { kind: "looked", step: cursor.step, selection: tellable(pinned) })),
+        rested: exported ?? (({ cursor, pinned, following }) => cursor && tell(model, { kind: "looked", step: cursor.step, selection: tellable(pinned), following })),
         heading: model.get("heading"),
       });
       stages.add(stage);

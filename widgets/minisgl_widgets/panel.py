@@ -1,0 +1,50 @@
+"""Panel: widgets in a column that are closed together, and that leave something to read without a browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ipywidgets as W
+
+
+class Panel(W.VBox):
+    """Base of Dashboard and WhatIf. ``repr`` and ``_repr_html_`` are what a notebook stores of it."""
+
+    closed = False
+
+    def _end(self) -> None:
+        """Stop what works for the panel, before its widgets go."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop what works for it and remove the widgets."""
+        if self.closed:
+            return
+        self.closed = True
+        self._end()
+        for widget in every_widget(self):
+            if widget is not self:
+                widget.close()
+        super().close()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict:
+        shown = super()._repr_mimebundle_(**kwargs) or {}
+        return shown | {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+
+def every_widget(top: W.Widget) -> list[W.Widget]:
+    """A widget and all that belongs to it: children, and the layouts and styles they bring."""
+    found: list[W.Widget] = []
+    waiting = [top]
+    while waiting:
+        widget = waiting.pop()
+        if widget in found:
+            continue
+        found.append(widget)
+        waiting += getattr(widget, "children", ())
+        parts = (getattr(widget, "layout", None), getattr(widget, "style", None))
+        waiting += [part for part in parts if isinstance(part, W.Widget)]  # a figure's layout is none
+    return found
