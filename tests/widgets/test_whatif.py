@@ -19,6 +19,7 @@ from minisgl.sim.whatif import sweep, whatif
 from minisgl_widgets import WhatIf
 from minisgl_widgets.differences import differences, say
 from minisgl_widgets.knobs import spaced
+from minisgl_widgets.this_cell import ThisCell
 from minisgl_widgets.whatif_picture import POINTS, thin
 from tests.fakes import Run
 
@@ -53,7 +54,7 @@ def test_the_knobs_are_every_setting_and_begin_as_recorded(what, trace):
     ]
     assert what.changes == {} and len(what.result.diff) == 0 and what.errors == []
     for name, knob in what.knobs.items():
-        control = what._controls[name]
+        control = what._controls.each[name]
         assert control.value == knob.recorded and control.tooltip and knob.recorded in knob.values
         labels = [knob.say(v) for v in knob.values]
         assert len(set(labels)) == len(labels), "two positions of a slider look the same"
@@ -82,13 +83,13 @@ def test_turning_knobs_by_hand_gives_the_numbers_of_whatif(what, trace, changes)
     assert what.set(**changes) is what
     assert what.changes == changes and what.diff_table == there.table
     assert what.outcome.figures == there.after.figures and what.before.figures == there.before.figures
-    assert {n: what._controls[n].value for n in changes} == changes
+    assert {n: what._controls.each[n].value for n in changes} == changes
     assert what.reset().changes == {} and what.outcome is what.before
 
 
 def test_a_slider_moves_picture_and_table(what):
     for pages in (50, 40, 32):  # as a drag does: nobody waits
-        what._put("num_pages", pages)
+        what._controls.each["num_pages"].value = pages
     what._thread.wait(what._thread._asked)
     curve = what.outcome.curve
     assert what.result.changes == {"num_pages": 32} and len(curve) <= POINTS
@@ -103,7 +104,7 @@ def test_a_slider_moves_picture_and_table(what):
 
 
 def test_steps_instead_of_seconds(what):
-    what._axis.value = "step"
+    what._controls.axis.value = "step"
     what._thread.wait(what._thread._asked)
     assert line(what, "running", "after")[0] == what.outcome.curve.step.tolist()
 
@@ -126,6 +127,25 @@ def test_the_curve_is_the_sweep_and_is_computed_once(what, trace, monkeypatch):
     assert what.curve() == points
 
 
+def test_a_position_that_cannot_be_is_drawn_as_such_and_the_rest_of_the_curve_is_whole(what, trace):
+    what._wait(what._turn({"num_pages": 1}))  # as if a slider had such a position
+    assert "num_pages=1: must be an integer of at least 2" in what._alert.value
+    points = what.set(num_pages=32).curve()
+    assert [p.value for p in points if p.figures is None] == [1]
+    layout = what._picture.widget.layout
+    assert layout.xaxis2.title.text == "num_pages", "nothing is still being computed"
+    shown = [n.text for n in layout.annotations]
+    there = sweep(trace, COSTS, num_pages=[p.value for p in points])
+    assert f"<b>cliff: {there.cliff} pages</b>" in shown and "| cannot be" in shown
+    mark = next(n.x for n in layout.annotations if "cliff" in n.text)
+    assert points[int(mark)].value == there.cliff
+    assert line(what, "curve", "impossible") == ([0], [0])
+    assert what._picture._trace("curve", "impossible").text == ("num_pages=1: must be an integer of at least 2",)
+    what.set(order="lpm")
+    what.curve()
+    assert line(what, "curve", "impossible") == ([], [])
+
+
 def test_a_setting_without_order_has_a_curve_without_cliff(what):
     what.set(order="shortest")
     assert [p.value for p in what.curve()] == ["fcfs", "lpm", "shortest"]
@@ -137,7 +157,7 @@ def test_what_cannot_be_is_said_and_nothing_is_turned(what):
     for changes, says in (({"pages": 3}, "no knob here; there are num_pages"), ({"num_pages": 1}, "at least 2")):
         with pytest.raises(ConfigError, match=says):
             what.set(**changes, order="lpm")
-    assert what.changes == {} and what._controls["order"].value == "fcfs"
+    assert what.changes == {} and what._controls.each["order"].value == "fcfs"
 
 
 def test_a_pool_too_small_is_a_sentence(what):
@@ -169,7 +189,7 @@ def test_every_page_is_recorded_and_shown(what):
     assert shown.about["config"]["num_pages"] == 32
     assert replay(shown).diff(shown).first is None, "it can be run again like any record"
     assert stage.at(5).pages.owner.tolist() == what.trace.at(5).pages.owner.tolist()
-    assert "num_pages=32" in what._recorded.value and what._progress.layout.display == "none"
+    assert "num_pages=32" in what._pages.note.value and what._pages.progress.layout.display == "none"
     what.set(num_pages=40).show_pages()
     assert stage.comm is None and what.stage.at(0).num_pages == 40
 
@@ -177,7 +197,7 @@ def test_every_page_is_recorded_and_shown(what):
 def test_what_goes_wrong_is_said_and_the_next_wish_served(what, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(Simulator, "run", lambda *_: 1 / 0)
-        what._put("num_pages", 32)
+        what._turn({"num_pages": 32})
         what._thread.wait(what._thread._asked)
     assert "ZeroDivisionError" in what._alert.value
     what.set(num_pages=32)  # asked again, it is tried again
@@ -197,10 +217,10 @@ def test_static_forms(what):
 def test_a_cell_that_is_run_again_replaces_its_sliders(trace, monkeypatch):
     import minisgl_widgets.whatif as module
 
-    runs = iter([("a", "1"), ("a", "1"), ("b", "2"), ("a", "3")])
-    monkeypatch.setattr(module, "_this_cell", lambda: next(runs))
+    runs = iter([ThisCell("a", "1"), ThisCell("a", "1"), ThisCell("b", "2"), ThisCell("a", "3")])
+    monkeypatch.setattr(module, "this_cell", lambda: next(runs))
     made = [WhatIf(trace, COSTS) for _ in range(4)]
-    assert [w._closed for w in made] == [True, True, False, False]
+    assert [w.closed for w in made] == [True, True, False, False]
 
 
 def test_thinning_keeps_every_peak():

@@ -15,31 +15,29 @@ from minisgl.core import SamplingParams
 from minisgl_widgets import palette
 from minisgl_widgets.breakpoint import Breakpoint
 from minisgl_widgets.live_settings import LiveSettings
-from minisgl_widgets.panel import every_widget
+from minisgl_widgets.panel import WRAPPED, button, every_widget
 
 Prompt = str | Sequence[int]
 
 SPEEDS = (1, 2, 5, 10, 20, 50)  # steps per second; the slider's top has no limit
-BUTTONS = {  # label -> icon, style, width, tooltip
-    "Run": (
-        *("play", "primary", "90px"),
-        "Idle: submit the prompts in the box, then step until all are done. Otherwise: go on.",
-    ),
+BUTTONS = {  # label -> icon, width, tooltip
+    "Run": ("play", "90px", "Idle: submit the prompts in the box, then step until all are done. Otherwise: go on."),
     "Step": (
-        *("step-forward", "", "90px"),
+        *("step-forward", "90px"),
         "One step of the engine. If it is idle, the prompts in the box are submitted first.",
     ),
-    "Pause": ("pause", "", "90px", "Stop after the step at hand; Run or Step goes on from there."),
-    "Add": (
-        *("plus", "", "90px"),
-        "Submit the prompts in the box without running; they take effect in the next step.",
+    "Pause": (
+        "pause",
+        "90px",
+        "Stop after the step at hand; Run or Step goes on from there. A fork that is on its way begins there.",
     ),
+    "Add": ("plus", "90px", "Submit the prompts in the box without running; they take effect in the next step."),
     "Fork from here": (
-        *("code-fork", "", "140px"),
+        *("code-fork", "140px"),
         "Take the engine back to the step that the views show: everything up to it is computed again as it was. There "
         "it waits, for other settings or prompts.",
     ),
-    "Verify": ("check", "", "90px", "Run the record again without the model and compare, event for event."),
+    "Verify": ("check", "90px", "Run the record again without the model and compare, event for event."),
 }
 
 ALERT = f"color: var(--jp-error-color0, {palette.BAD}); font-weight: bold; line-height: 1.5"
@@ -93,17 +91,17 @@ class Controls:
             style={"description_width": "45px"},
         )
         self.speed.observe(lambda change: set_rate(change["new"]), "value")
-        self.buttons = {label: _button(label, acts[label]) for label in BUTTONS}
+        self.buttons = {label: button(label, *BUTTONS[label], acts[label]) for label in BUTTONS}
+        self.buttons["Run"].button_style = "primary"
         self.until = Breakpoint()
         self.settings = LiveSettings(config, change)
         # both keep their height, so that the views do not move when there is more to say
         self.status = W.HTML(layout=W.Layout(margin="0", height="28px", overflow="hidden"))
         self.error = W.HTML(layout=W.Layout(margin="0", height="44px", overflow="auto"))
         fields = W.VBox([self.max_tokens, self.temperature, self.ignore_eos])
-        wrapped = {"flex_flow": "row wrap", "align_items": "center"}
         run, step, pause, add, fork, verify = self.buttons.values()
-        controls = W.HBox([run, self.until, step, pause, add, self.speed], layout=W.Layout(**wrapped))
-        aside = W.HBox([fork, verify, self.settings], layout=W.Layout(**wrapped))
+        controls = W.HBox([run, self.until, step, pause, add, self.speed], layout=W.Layout(**WRAPPED))
+        aside = W.HBox([fork, verify, self.settings], layout=W.Layout(**WRAPPED))
         self.rows = [W.HBox([self.prompts, fields]), controls, aside, self.status, self.error]
         for row in self.rows:
             row.add_class("msgl-controls")  # so that they look dead once their kernel is gone
@@ -134,13 +132,6 @@ class Controls:
         """Nothing can be clicked or written into any more."""
         for widget in [w for row in self.rows for w in every_widget(row) if w.has_trait("disabled")]:
             widget.disabled = True
-
-
-def _button(label: str, act: Callable[[], Any]) -> W.Button:
-    icon, style, width, tooltip = BUTTONS[label]
-    made = W.Button(description=label, icon=icon, button_style=style, tooltip=tooltip, layout={"width": width})
-    made.on_click(lambda _: act())
-    return made
 
 
 def read_prompt(line: str) -> Prompt:

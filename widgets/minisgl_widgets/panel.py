@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as W
+
+WRAPPED = {"flex_flow": "row wrap", "align_items": "center"}  # layout of a row that goes on in the next line
 
 
 class Panel(W.VBox):
@@ -33,6 +36,12 @@ class Panel(W.VBox):
     def _repr_mimebundle_(self, **kwargs: Any) -> dict:
         shown = super()._repr_mimebundle_(**kwargs) or {}
         return shown | {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+
+def button(label: str, icon: str, width: str, tooltip: str, act: Callable[[], object], style: str = "") -> W.Button:
+    made = W.Button(description=label, icon=icon, button_style=style, tooltip=tooltip, layout={"width": width})
+    made.on_click(lambda _: act())
+    return made
 
 
 def every_widget(top: W.Widget) -> list[W.Widget]:

@@ -15,6 +15,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from minisgl.config import EngineConfig
+from minisgl.errors import ConfigError
 from minisgl.events.words import count
 from minisgl.sim.outcome import Outcome
 from minisgl.sim.whatif import cliff_at
@@ -48,10 +49,14 @@ LINES = (
 
 
 class Point(NamedTuple):
-    """One value of the setting in hand: its figures, or None while they are not known."""
+    """One value of the setting in hand, and what comes of it: its figures, why it cannot be, None: not known yet."""
 
     value: Any
-    figures: dict[str, Any] | None
+    came_out: dict[str, Any] | ConfigError | None
+
+    @property
+    def figures(self) -> dict[str, Any] | None:
+        return self.came_out if isinstance(self.came_out, dict) else None
 
 
 class Picture:
@@ -88,6 +93,9 @@ class Picture:
         add("curve", "all", name="curve", mode="lines+markers", line=blue, marker={"size": 5}, **curve)
         cross = {"symbol": "x", "size": 8, "color": palette.UIDS[5]}
         add("curve", "refusing", name="some requests are refused", mode="markers", marker=cross, **curve)
+        none = {"symbol": "line-ns-open", "size": 12, "color": ON_ANY_PAGE["font"]["color"], "line": {"width": 2}}
+        look = {"mode": "markers", "marker": none, "hovertemplate": "%{text}<extra>cannot be</extra>"}
+        add("curve", "impossible", name="cannot be", text=[], **look, **curve)
         here = {"symbol": "diamond", "size": 15, "color": palette.UIDS[1], "line": {"width": 2, "color": "#000"}}
         add("curve", "here", name="now", mode="markers", marker=here, **curve)
         self.widget = go.FigureWidget(traces, _layout())
@@ -124,14 +132,19 @@ class Picture:
         self._trace("pool", "after").name = f"the pool: {config.num_pages} pages"
 
     def draw_curve(self, knob: Knob, points: Sequence[Point], here: Any, metric: str) -> None:
-        """The curve as far as it is known: a point for each position of the slider, the cliff once all are."""
+        """The curve as far as it is known: a point for each position of the slider, the cliff once all are.
+
+        A value that cannot be has a mark on the axis, which says why when it is pointed at.
+        """
         label, form, unit = METRICS[metric]
         known = [(i, p.figures) for i, p in enumerate(points) if p.figures is not None]
         fewest = min((f["refused"] for _, f in known), default=0)
         heights = [(i, 0.0 if math.isnan(f[metric]) else f[metric], f["refused"] > fewest) for i, f in known]
         served = [(i, y) for i, y, refuses in heights if not refuses]
         refusing = [(i, y) for i, y, refuses in heights if refuses]
-        complete = len(known) == len(points)
+        impossible = [(i, str(p.came_out)) for i, p in enumerate(points) if isinstance(p.came_out, ConfigError)]
+        settled = len(known) + len(impossible)
+        complete = settled == len(points)
         values = [p.value for p in points]
         now = values.index(here)
         shapes, notes = (
@@ -143,15 +156,20 @@ class Picture:
         notes.append(_mark(values.index(knob.recorded), len(values), "as recorded", 0.93))
         cliff = cliff_at([f for _, f in known]) if complete and knob.ordered else None
         if cliff is not None:
+            cliff = known[cliff][0]
             shapes.append(_upright(cliff, palette.UIDS[5], "solid"))
             notes.append(_mark(cliff, len(values), f"<b>cliff: {knob.say(values[cliff])}</b>", 0.83))
         if refusing:
             notes.append(_mark(refusing[0][0], len(values), "✕ requests are refused", 0.07))
+        if impossible:
+            notes.append(_mark(impossible[0][0], len(values), "| cannot be", 0.15 if refusing else 0.07))
         every = max(1, math.ceil(len(values) / TICKS))
         ticks = [i for i in range(len(values)) if (len(values) - 1 - i) % every == 0]
         with self.widget.batch_update():
             self._set("curve", "all", *_xy(served))
             self._set("curve", "refusing", *_xy(refusing))
+            self._set("curve", "impossible", *_xy([(i, 0.0) for i, _ in impossible]))
+            self._trace("curve", "impossible").text = [why for _, why in impossible]
             self._set("curve", "here", *_xy([(i, y) for i, y, _ in heights if i == now]))
             layout = self.widget.layout
             layout.shapes, layout.annotations = shapes, notes
@@ -160,7 +178,7 @@ class Picture:
                 ticktext=[knob.short(values[i]) for i in ticks],
                 range=[-0.5, len(values) - 0.5],
             )
-            layout.xaxis2.title.text = knob.name + ("" if complete else f" ({len(known)} of {len(points)} computed)")
+            layout.xaxis2.title.text = knob.name + ("" if complete else f" ({settled} of {len(points)} computed)")
             layout.yaxis3.update(tickformat=form, ticksuffix=unit)
         self._trace("curve", "all").mode = "lines+markers" if knob.ordered else "markers"
 
