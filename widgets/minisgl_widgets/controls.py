@@ -122,10 +122,9 @@ class Controls:
         self.error.value = f'<div role="alert" style="{ALERT}">{lines}</div>' if lines else ""
 
     def wait(self, waiting: bool) -> None:
-        """Only Pause and what is for later can be used, until ``waiting`` is false again."""
-        for name, button in self.buttons.items():
-            button.disabled = waiting and name != "Pause"
-        for control in self.settings.controls.values():
+        """Nothing but Pause acts on the engine, until ``waiting`` is false again; what is for later can be filled in."""
+        acting = {name: made for name, made in self.buttons.items() if name != "Pause"} | self.settings.controls
+        for control in acting.values():
             control.disabled = waiting
 
     def turn_off(self) -> None:

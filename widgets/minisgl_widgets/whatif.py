@@ -16,7 +16,7 @@ from minisgl.events.table import Table
 from minisgl.events.trace import Trace
 from minisgl.sim.costs import CostModel
 from minisgl.sim.outcome import Outcome
-from minisgl.sim.whatif import said, whatif
+from minisgl.sim.whatif import whatif
 from minisgl_widgets.controls import ALERT
 from minisgl_widgets.differences import as_html, as_text, differences, memory, refusals
 from minisgl_widgets.every_page import EveryPage
@@ -259,7 +259,8 @@ class WhatIf(Panel):
         return as_html(differences(self.result)) + (f"<ul>{notes}</ul>" if notes else "")
 
     def __repr__(self) -> str:
-        lines = [f"WhatIf({said(self.result.changes) or 'everything as recorded'})"]
+        changes = ", ".join(f"{n}={v!r}" for n, v in self.result.changes.items())
+        lines = [f"WhatIf({changes or 'everything as recorded'})"]
         lines += [f"✕ {line}" for line in self.errors]
         lines.append(as_text(differences(self.result)))
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
