@@ -46,6 +46,10 @@ def test_until_and_fork(open_notebook: Any) -> None:
     naive.wait_for_step(21)
     naive.press("Run")
     naive.wait_for_step(32)
+
+    # the views follow; what a cell runs they show only after it, and yet it forks where the run is
+    page.wait_for_timeout(1000)
+    assert page.evaluate(RUN_CODE, "end = dash.run().step; assert end > 32 and dash.fork().step == end") == "ok"
     assert page.trouble() == []
 
 
@@ -56,7 +60,7 @@ def test_what_is_over_looks_so(open_notebook: Any) -> None:
     naive.stage.scroll_into_view_if_needed()
     assert page.evaluate(RUN_CODE, "from minisgl_widgets import Dashboard; other = Dashboard(llm)") == "ok"
     page.wait_for_selector("text=closed: another dashboard watches this engine")
-    assert fork(naive).is_disabled()
+    assert fork(naive).is_disabled() and not naive.stage.locator(".msgl-live").is_visible()
     naive.stage.locator(".msgl-range").focus()
     page.keyboard.press("Home")  # and the views go on
     naive.wait_for_step(0)
@@ -66,7 +70,10 @@ def test_what_is_over_looks_so(open_notebook: Any) -> None:
     assert fork(radix).evaluate("(el) => getComputedStyle(el).pointerEvents") == "auto"
     page.evaluate(RESTART)
     page.wait_for_function("(el) => getComputedStyle(el).pointerEvents === 'none'", arg=fork(radix).element_handle())
-    assert float(fork(radix).evaluate("(el) => getComputedStyle(el).opacity")) < 0.6
+    assert radix.box.locator(".msgl-controls").first.evaluate("(el) => getComputedStyle(el).opacity") == "0.45"
+    said = "(el) => getComputedStyle(el.closest('.msgl-dashboard'), '::before').content"
+    assert "The kernel is gone" in fork(radix).evaluate(said)
+    assert not radix.stage.locator(".msgl-live").is_visible()
     radix.stage.locator(".msgl-range").focus()
     page.keyboard.press("Home")
     radix.wait_for_step(0)

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("anywidget", reason="the widgets need the extra [lab]")
 
 from minisgl.core import SamplingParams
-from minisgl.errors import ConditionError, FixedSettingError, ForkError, LedgerError, TraceError
+from minisgl.errors import ConditionError, EngineClosedError, FixedSettingError, ForkError, LedgerError, TraceError
 from minisgl.events import BatchScheduled, RequestArrived, SettingsChanged, StepFinished
 from minisgl.events.recorder import Recorder
 from minisgl.events.trace import Trace
@@ -257,7 +257,7 @@ def test_another_dashboard_takes_over_and_the_first_says_so(monkeypatch: pytest.
     second = make(llm)
     at = first.history.last
     assert not first._driver.thread.alive and second._driver.thread.alive
-    assert "closed: another dashboard watches this engine" in first._controls.status.value
+    assert "closed: another dashboard watches this engine" in first._controls.status.value and not first.stage.live
     assert f"steps 0 to {at}" in first._controls.status.value
     boxes = [w for row in first._controls.rows for w in every_widget(row) if w.has_trait("disabled")]
     assert len(boxes) > 15 and all(w.disabled for w in boxes)
@@ -271,6 +271,22 @@ def test_another_dashboard_takes_over_and_the_first_says_so(monkeypatch: pytest.
     first.retire()
     first.close()
     assert first.stage.comm is None and second._driver.thread.alive
+
+
+def test_an_engine_that_was_closed_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    dash = make()
+    dash.run()
+
+    def gone(llm: FakeLLM) -> bool:
+        raise EngineClosedError("this LLM was closed; make a new one")
+
+    monkeypatch.setattr(FakeLLM, "idle", property(gone))
+    click(dash, "Run")
+    settle(dash)
+    assert "<b>the engine was closed</b> after step 16" in dash._controls.status.value
+    assert "EngineClosedError: this LLM was closed" in dash._controls.error.value
+    assert dash._controls.buttons["Run"].disabled and dash._controls.buttons["Pause"].disabled
+    assert dash.at(9).step == 9
 
 
 def test_each_engine_has_a_dashboard_of_its_own() -> None:

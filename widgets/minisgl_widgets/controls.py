@@ -40,7 +40,9 @@ BUTTONS = {  # label -> icon, width, tooltip
     "Verify": ("check", "90px", "Run the record again without the model and compare, event for event."),
 }
 
-ALERT = f"color: var(--jp-error-color0, {palette.BAD}); font-weight: bold; line-height: 1.5"
+# mixed with the page's own ink, so that it reads on light and dark pages alike
+RED = f"color-mix(in srgb, var(--jp-error-color1, {palette.BAD}) 75%, currentColor)"
+ALERT = f"color: {RED}; font-weight: bold; line-height: 1.5"
 ONE_LINE = "overflow: hidden; white-space: nowrap; text-overflow: ellipsis"
 
 
@@ -122,7 +124,7 @@ class Controls:
         self.error.value = f'<div role="alert" style="{ALERT}">{lines}</div>' if lines else ""
 
     def wait(self, waiting: bool) -> None:
-        """Nothing but Pause acts on the engine, until ``waiting`` is false again; what is for later can be filled in."""
+        """Nothing but Pause acts on the engine while ``waiting``; what is for later can be filled in."""
         acting = {name: made for name, made in self.buttons.items() if name != "Pause"} | self.settings.controls
         for control in acting.values():
             control.disabled = waiting

@@ -73,6 +73,7 @@ class Dashboard(LookBack, Panel):
         self._screen: Screen = Screen(driver, self._controls)
         self.stage = self._screen.stage
         super().__init__([*self._controls.rows, self.stage])
+        self.add_class("msgl-dashboard")
         driver.thread.set_rate(self._controls.speed.value)
         _open[id(llm)] = self
         driver.start(self._screen)

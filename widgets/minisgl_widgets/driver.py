@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minisgl.core import SamplingParams
-from minisgl.errors import MinisglError
+from minisgl.errors import EngineClosedError, MinisglError
 from minisgl.events.recorder import origin
 from minisgl.events.trace import Trace
 from minisgl.events.types import Event, RequestFinished, SettingsChanged, StepFinished
@@ -88,11 +88,12 @@ class Driver:
         self.thread.stop()
 
     @property
-    def idle(self) -> bool:
+    def idle(self) -> bool | None:
+        """Has the engine nothing to do? None: it was closed."""
         try:
             return self.llm.idle
-        except MinisglError:  # it was closed
-            return True
+        except EngineClosedError:
+            return None
 
     # -- from any thread -----------------------------------------------------------------------------------------------
 

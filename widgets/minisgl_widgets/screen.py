@@ -12,6 +12,7 @@ from minisgl_widgets.stage import Stage
 from minisgl_widgets.static_views import summary
 
 PROVEN = 2_000  # steps at most whose record is verified without being asked: a fifth of a second
+CLOSED = "the engine was closed"
 
 
 class Screen:
@@ -47,6 +48,8 @@ class Screen:
         now = history.at(history.last)
         requests = f"{now.counters['running']} running, {now.counters['waiting']} waiting"
         state = self._state()
+        if state == CLOSED:
+            controls.turn_off()
         if driver.back:
             said = [driver.back.progress(), "Pause ends it here, all else waits until it is there"]
         else:
@@ -59,11 +62,14 @@ class Screen:
     def _state(self) -> str:
         driver = self._driver
         elsewhere, driver.elsewhere = driver.elsewhere, False
+        idle = driver.idle
+        if idle is None:
+            return CLOSED
         if driver.back:
             return f"going back to step {driver.back.to}"
         if driver.thread.running:
             return "running"
-        if driver.idle:
+        if idle:
             return "idle"
         return "run by another cell" if elsewhere else "paused"
 
@@ -90,6 +96,7 @@ class Screen:
     def freeze(self, why: str) -> None:
         """The engine thread has ended: the views stay as they are, the controls are off."""
         self.stage.publish()
+        self.stage.live = False
         self._controls.turn_off()
         history = self._driver.feed.history
         said = f"It holds steps {history.first} to {history.last}, which can be scrubbed as before."

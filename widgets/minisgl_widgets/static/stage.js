@@ -212,6 +212,13 @@ export class Stage {
     return this.live && this.cursor?.step === this.store.last;
   }
 
+  /** No more steps will come. */
+  over() {
+    this.live = false;
+    this.player.live.hidden = true;
+    this.redraw();
+  }
+
   /** Once nothing has moved for a moment, tell others where the player is. */
   rest() {
     clearTimeout(this.resting);
@@ -398,6 +405,7 @@ export default () => {
     initialize({ model }) {
       readRecord(model, store);
       model.on("change:record", () => readRecord(model, store));
+      model.on("change:live", () => stages.forEach((stage) => stage.over()));
       model.on("msg:custom", (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => {
         if (message?.kind === "tail" && !store.append(message, buffers)) tell(model, { kind: "resync" });
         else if (message?.kind === "answer") store.answered(message);
