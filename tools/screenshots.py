@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "widgets")]
 
 from minisgl_widgets import Quiz, Replay, SideBySide, Tour, runs  # noqa: E402
-from minisgl_widgets.page import Page  # noqa: E402
+from minisgl_widgets.document import Document  # noqa: E402
 from tests.chromium import launched  # noqa: E402
 
 SIZE = {"width": 1280, "height": 720}  # a projector's
 SCHEMES = ("light", "dark")
 
-OTHERS: dict[str, Callable[[], Page]] = {  # pages that are not a packaged run by itself
+OTHERS: dict[str, Callable[[], Document]] = {  # pages that are not a packaged run by itself
     "tour": lambda: Tour.of("shared_preface"),
     "quiz": lambda: Quiz(runs.load("small_cache"), seed=3),
     "side-by-side": lambda: SideBySide(runs.load("reserve"), runs.load("retract")),

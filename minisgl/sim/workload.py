@@ -120,12 +120,16 @@ class Workload:
         shared: Tree = 0,
         skew: float = 0.0,
         max_tokens: int | None = None,
+        turns: Lengths = 1,
+        further: Lengths | None = None,
+        pace: float = 0.03,
+        think: float = 0.0,
         seed: int = 0,
     ) -> Workload:
-        """Requests that know nothing of each other, but for a prefix that they may share.
+        """Requests that know nothing of each other, but for a prefix that they may share; or conversations of several.
 
         Args:
-            requests: how many.
+            requests: how many; of conversations, how many begin.
             rate: per second, on average.
             arrivals: "poisson"; "bursty" (gamma distributed gaps that vary 4 times as much as they last, as real load
                 has them: Wang et al., "BurstGPT", 2024); "together" (all at 0).
@@ -135,6 +139,11 @@ class Workload:
                 tokens, each with 8 continuations of 64, and each request takes one way through.
             skew: how uneven: the k-th branch is taken ``k ** -skew`` times as often as the first (Zipf).
             max_tokens: what every request asks for, though it ends earlier; None: what it generates.
+            turns: requests of a conversation; each prompt is everything so far, answers included.
+            further: own tokens of each prompt after a conversation's first; None: as in ``prompt``.
+            pace, think: a turn comes when the last answer has been read, ``pace`` seconds per token, and thought about,
+                ``think`` seconds on average (exponential). So times are known beforehand; where the simulated engine
+                is slower than ``pace``, a turn may come too early.
             seed: the same seed gives the same workload.
 
         Raises:
@@ -145,15 +154,15 @@ class Workload:
             requests,
             rate=rate,
             arrivals=arrivals,
-            turns=1,
+            turns=turns,
             shared=shared,
             skew=skew,
             first=prompt,
-            further=prompt,
+            further=prompt if further is None else further,
             new=new,
             max_tokens=max_tokens,
-            pace=0.0,
-            think=0.0,
+            pace=pace,
+            think=think,
         )
         return cls(made, f"{arrivals} requests")
 
@@ -163,40 +172,19 @@ class Workload:
         sessions: int = 20,
         rate: float = 1.0,
         *,
-        arrivals: str = "poisson",
         turns: Lengths = (2, 8),
         prompt: Lengths = Lognormal(60, 0.8, 1000),
         new: Lengths = Lognormal(150, 0.6, 1000),
         shared: Tree = 128,
-        skew: float = 0.0,
-        max_tokens: int | None = None,
-        pace: float = 0.03,
         think: float = 10.0,
-        seed: int = 0,
+        **others: Any,
     ) -> Workload:
-        """People who talk in turns: each prompt is the whole conversation so far, answers included.
+        """People who talk in turns, behind a system prompt (``shared``); ``sessions`` begin at ``rate`` per second.
 
-        ``sessions`` begin at ``rate`` per second, behind a system prompt (``shared``). A turn comes when the last
-        answer has been read, ``pace`` seconds per token, and thought about, ``think`` seconds on average (exponential).
-        So times are known beforehand; where the simulated engine is slower than ``pace``, a turn may come too early.
-        The other arguments are those of ``generate``.
+        All arguments, ``others`` too, are those of ``generate``.
         """
-        made = conversations(
-            np.random.default_rng(seed),
-            sessions,
-            rate=rate,
-            arrivals=arrivals,
-            turns=turns,
-            shared=shared,
-            skew=skew,
-            first=prompt,
-            further=prompt,
-            new=new,
-            max_tokens=max_tokens,
-            pace=pace,
-            think=think,
-        )
-        return cls(made, "chats")
+        made = cls.generate(sessions, rate, turns=turns, prompt=prompt, new=new, shared=shared, think=think, **others)
+        return replace(made, title="chats")
 
     @classmethod
     def agents(
@@ -204,38 +192,23 @@ class Workload:
         sessions: int = 10,
         rate: float = 0.5,
         *,
-        arrivals: str = "poisson",
         steps: Lengths = (4, 16),
         task: Lengths = Lognormal(200, 0.5, 2000),
         result: Lengths = Lognormal(300, 1.0, 4000),
         new: Lengths = Lognormal(80, 0.6, 800),
         shared: Tree = 3000,
-        skew: float = 0.0,
-        max_tokens: int | None = None,
-        pace: float = 0.03,
         tool: float = 1.0,
-        seed: int = 0,
+        **others: Any,
     ) -> Workload:
         """Agents in a loop: a long system prompt with its tools, a ``task``, then call by call a tool's ``result``.
 
-        As in ``chats`` each prompt is everything so far; a call takes ``tool`` seconds on average.
+        As in ``chats`` each prompt is everything so far; a call takes ``tool`` seconds on average. The other arguments
+        are those of ``generate``.
         """
-        made = conversations(
-            np.random.default_rng(seed),
-            sessions,
-            rate=rate,
-            arrivals=arrivals,
-            turns=steps,
-            shared=shared,
-            skew=skew,
-            first=task,
-            further=result,
-            new=new,
-            max_tokens=max_tokens,
-            pace=pace,
-            think=tool,
+        made = cls.generate(
+            sessions, rate, turns=steps, prompt=task, further=result, new=new, shared=shared, think=tool, **others
         )
-        return cls(made, "agents")
+        return replace(made, title="agents")
 
     def change(self, rate: float = 1.0, max_tokens: float = 1.0, ignore_eos: bool | None = None) -> Workload:
         """The same requests ``rate`` times as fast, with ``max_tokens`` times as many tokens, told to ignore ends."""

@@ -23,8 +23,9 @@ from minisgl.events.trace import Trace
 from minisgl.events.words import describe
 from minisgl_widgets import runs
 from minisgl_widgets.decisions import FATES, VERDICTS, questions
-from minisgl_widgets.question import TOPICS, Moment, Question
+from minisgl_widgets.moment import Moment
 from minisgl_widgets.quiz import Quiz, choose
+from minisgl_widgets.quiz_question import TOPICS, QuizQuestion
 from tests.fakes import Run
 from tests.widgets.packed import parts_of
 from tests.widgets.test_export import Opened
@@ -72,7 +73,7 @@ def test_a_moment_knows_the_settings_of_its_step() -> None:
     assert "at most 8 prompt tokens" in limits[1] and "at most 2 prompt tokens" in limits[2]
 
 
-def decider(trace: Trace, question: Question) -> tuple[int, Any, dict]:
+def decider(trace: Trace, question: QuizQuestion) -> tuple[int, Any, dict]:
     """The event that decides, its place, and the state in which it happened, folded anew."""
     fold = Fold(fresh(trace.keyframe))
     for at, event in enumerate(trace.events):
@@ -83,7 +84,7 @@ def decider(trace: Trace, question: Question) -> tuple[int, Any, dict]:
     raise AssertionError(f"no event decides {question}")
 
 
-def check(trace: Trace, q: Question) -> None:
+def check(trace: Trace, q: QuizQuestion) -> None:
     """Answer the question in another way than it was made, and refute every wrong choice."""
     assert len(set(q.choices)) == len(q.choices) != 1
     assert 0 <= q.answer < len(q.choices) if q.choices else q.answer >= 0
@@ -119,7 +120,7 @@ def check(trace: Trace, q: Question) -> None:
         _check_handoff(trace, q, at, event, state)
 
 
-def _check_eviction(trace: Trace, q: Question, event: ev.PagesEvicted, state: dict, before: Any) -> None:
+def _check_eviction(trace: Trace, q: QuizQuestion, event: ev.PagesEvicted, state: dict, before: Any) -> None:
     offered = [int(re.match(r"node (\d+)", c)[1]) for c in q.choices]
     assert set(offered) <= set(before.tree), "a choice that the views do not show"
     right = offered[q.answer]
@@ -137,7 +138,7 @@ def _check_eviction(trace: Trace, q: Question, event: ev.PagesEvicted, state: di
         assert i not in event.nodes or event.nodes.index(i) > 0
 
 
-def _check_handoff(trace: Trace, q: Question, at: int, event: ev.Handoff, state: dict) -> None:
+def _check_handoff(trace: Trace, q: QuizQuestion, at: int, event: ev.Handoff, state: dict) -> None:
     fold = Fold(fresh(state))
     fold.apply(event)
     if event.pending:  # they come free with the batch in flight

@@ -12,7 +12,8 @@ from typing import Any
 from minisgl.events import types as ev
 from minisgl.events.trace import Trace
 from minisgl.events.words import count, pages
-from minisgl_widgets.question import Moment, Question
+from minisgl_widgets.moment import Moment
+from minisgl_widgets.quiz_question import QuizQuestion
 
 VERDICTS = {
     "admitted": "It is admitted.",
@@ -33,10 +34,10 @@ LEAVES = 4  # to choose from
 CROWD = 12  # requests in a batch that is asked about
 
 
-def questions(trace: Trace) -> list[Question]:
+def questions(trace: Trace) -> list[QuizQuestion]:
     """Every question that the run can be asked, in the order of its events."""
     moment = Moment(trace)
-    found: list[Question] = []
+    found: list[QuizQuestion] = []
     for event in trace.events:
         for make in _MAKERS.get(type(event), ()):
             found += make(moment, event)
@@ -47,13 +48,13 @@ def questions(trace: Trace) -> list[Question]:
 # -- may it come in, and what must be promised to it? ----------------------------------------------------------------
 
 
-def _admission(m: Moment, e: ev.AdmissionTested) -> Iterator[Question]:
+def _admission(m: Moment, e: ev.AdmissionTested) -> Iterator[QuizQuestion]:
     others = f", after {_requests(m.admitted)} got in" if m.admitted else ""
     here = f"Step {e.step} tests request {e.uid}{others}: {_size(e)}."
     verdict = {"choices": tuple(VERDICTS.values()), "answer": list(VERDICTS).index(e.verdict), "uid": e.uid}
     if e.need is None:
         why = f"The tests go in this order: unfinished chunk, row, budget, pages; this one ended at “{e.verdict}”"
-        yield Question.of(e, "admission", e.verdict, why, prompt=f"{here}{m.limits} Is it let in?", **verdict)
+        yield QuizQuestion.of(e, "admission", e.verdict, why, prompt=f"{here}{m.limits} Is it let in?", **verdict)
         return
     assert e.available is not None and e.reserved is not None
     had = e.available if e.available_locked is None else e.available_locked
@@ -67,10 +68,10 @@ def _admission(m: Moment, e: ev.AdmissionTested) -> Iterator[Question]:
     fits = "is not more than" if e.verdict == "admitted" else "is more than"
     locked = " once its cached beginning is locked" if lock else ""
     why = f"{e.need} needed + {e.reserved} promised = {e.need + e.reserved} {fits} the {had} that could be had{locked}"
-    yield Question.of(e, "admission", e.verdict, why, prompt=prompt, **verdict)
+    yield QuizQuestion.of(e, "admission", e.verdict, why, prompt=prompt, **verdict)
 
 
-def _need(m: Moment, e: ev.AdmissionTested) -> Iterator[Question]:
+def _need(m: Moment, e: ev.AdmissionTested) -> Iterator[QuizQuestion]:
     if e.need is None:
         return
     whole = m.config.get("admission") == "conservative" and e.worst == e.prompt_len + e.max_tokens
@@ -83,7 +84,7 @@ def _need(m: Moment, e: ev.AdmissionTested) -> Iterator[Question]:
     sum_ = f"{e.worst} - {e.matched}" if ps == 1 else f"ceil({e.worst} / {ps}) - {e.matched} / {ps}"
     why = f"Room is promised for {asked}, less the pages that the cache has: {sum_} = {e.need}"
     prompt += " How many pages must be promised to it?"
-    yield Question.of(e, "pages", "need", why, prompt=prompt, unit="page", answer=e.need, uid=e.uid)
+    yield QuizQuestion.of(e, "pages", "need", why, prompt=prompt, unit="page", answer=e.need, uid=e.uid)
 
 
 def _size(e: ev.AdmissionTested) -> str:
@@ -97,7 +98,7 @@ def _cached(e: ev.AdmissionTested) -> str:
 # -- how many pages does a batch take? -------------------------------------------------------------------------------
 
 
-def _taken(m: Moment, e: ev.BatchScheduled) -> Iterator[Question]:
+def _taken(m: Moment, e: ev.BatchScheduled) -> Iterator[QuizQuestion]:
     ps = m.page_size
     begins = [uid for uid, start in zip(e.uids, e.starts, strict=True) if start % ps == 0]
     taken = sum(m.taken.counts) if m.taken else 0
@@ -114,13 +115,13 @@ def _taken(m: Moment, e: ev.BatchScheduled) -> Iterator[Question]:
     else:
         why = f"None of these lengths is a multiple of {ps}, so each next token fits into a page that is there"
     prompt += " How many pages are taken from the pool?"
-    yield Question.of(m.taken or e, "pages", "taken", why, prompt=prompt, unit="page", answer=taken)
+    yield QuizQuestion.of(m.taken or e, "pages", "taken", why, prompt=prompt, unit="page", answer=taken)
 
 
 # -- which leaf goes? ------------------------------------------------------------------------------------------------
 
 
-def _eviction(m: Moment, e: ev.PagesEvicted) -> Iterator[Question]:
+def _eviction(m: Moment, e: ev.PagesEvicted) -> Iterator[QuizQuestion]:
     nodes, first = m.state["nodes"], e.nodes[0]
     parents = {n["parent"] for n in nodes.values()}
     shown = [i for i in nodes if i not in m.changed and i not in (0, first)]
@@ -142,7 +143,7 @@ def _eviction(m: Moment, e: ev.PagesEvicted) -> Iterator[Question]:
             reasons.append(f"node {i} comes later by the policy")
     tick = f", last used at tick {nodes[first]['used']}" if policy == "lru" else ""
     offered = sorted([first, *wrong])
-    yield Question.of(
+    yield QuizQuestion.of(
         e,
         "eviction",
         "first",
@@ -157,7 +158,7 @@ def _eviction(m: Moment, e: ev.PagesEvicted) -> Iterator[Question]:
 # -- what happens to a request's pages? ------------------------------------------------------------------------------
 
 
-def _handoff(m: Moment, e: ev.Handoff) -> Iterator[Question]:
+def _handoff(m: Moment, e: ev.Handoff) -> Iterator[QuizQuestion]:
     if not e.finished and (e.step, e.uid) in m.gives_up:
         return  # what happens to its pages now is not what the views show after the step
     ended = "has ended" if e.finished else "has finished its prefill"
@@ -171,13 +172,13 @@ def _handoff(m: Moment, e: ev.Handoff) -> Iterator[Question]:
         fate = name if name != "tail" else "freed" if e.finished else "kept"
         prompt = f"{here} What happens to {_pages(held)}, the place of tokens [{start}, {end})?"
         fates = {"choices": tuple(FATES.values()), "answer": list(FATES).index(fate)}
-        yield Question.of(e, "handoff", fate, _why(e, name), prompt=prompt, uid=e.uid, **fates)
+        yield QuizQuestion.of(e, "handoff", fate, _why(e, name), prompt=prompt, uid=e.uid, **fates)
     copies = len(parts["duplicate"][2]) if "duplicate" in parts else 0
     rest = len(parts["tail"][2]) if "tail" in parts and e.finished else 0
     why = f"{copies} of what the cache has in other pages, and {rest} at the end that cannot be cached"
     why += ", as soon as the batch in flight is done" if e.pending and copies + rest else ""
     prompt = f"{here} How many pages does it give back to the pool?"
-    yield Question.of(e, "handoff", "given up", why, prompt=prompt, unit="page", answer=copies + rest, uid=e.uid)
+    yield QuizQuestion.of(e, "handoff", "given up", why, prompt=prompt, unit="page", answer=copies + rest, uid=e.uid)
 
 
 def _why(e: ev.Handoff, name: str) -> str:
@@ -200,7 +201,7 @@ def _requests(uids: list[int] | ev.Ints) -> str:
     return f"request{'' if len(uids) == 1 else 's'} {', '.join(map(str, uids))}"
 
 
-_MAKERS: dict[type[ev.Event], tuple[Callable[[Moment, Any], Iterator[Question]], ...]] = {
+_MAKERS: dict[type[ev.Event], tuple[Callable[[Moment, Any], Iterator[QuizQuestion]], ...]] = {
     ev.AdmissionTested: (_admission, _need),
     ev.BatchScheduled: (_taken,),
     ev.PagesEvicted: (_eviction,),

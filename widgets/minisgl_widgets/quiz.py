@@ -12,16 +12,16 @@ from minisgl.errors import QuizError
 from minisgl.events.trace import Trace
 from minisgl.events.words import count
 from minisgl_widgets.decisions import questions
+from minisgl_widgets.document import Content, Document, facts_of
 from minisgl_widgets.feed import Feed
-from minisgl_widgets.page import Content, Page, facts_of
-from minisgl_widgets.question import TOPICS, Question
+from minisgl_widgets.quiz_question import TOPICS, QuizQuestion
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.session import Session
 
 FORETELLERS = ("eviction", "questions")  # tabs that say what will happen
 
 
-class Quiz(Page):
+class Quiz(Document):
     """Questions about a recorded run, played in the browser: ``Quiz(trace)`` as a cell's last expression.
 
     The page holds the run in pieces, and the views get a piece only when the reader has answered, so that nothing on
@@ -94,11 +94,11 @@ class Quiz(Page):
         return "\n".join(lines)
 
 
-def choose(candidates: list[Question], most: int, seed: int) -> list[Question]:
+def choose(candidates: list[QuizQuestion], most: int, seed: int) -> list[QuizQuestion]:
     """At most so many, one a step, in the order of the run. Topics take turns, and so do the kinds of decision in each;
     rare ones come first, so that a common one does not take the only step they have."""
     random = Random(seed)
-    topics: dict[str, dict[str, list[Question]]] = {}
+    topics: dict[str, dict[str, list[QuizQuestion]]] = {}
     for question in candidates:
         topics.setdefault(question.topic, {}).setdefault(question.kind, []).append(question)
     turns = [list(kinds.values()) for kinds in topics.values()]
@@ -107,7 +107,7 @@ def choose(candidates: list[Question], most: int, seed: int) -> list[Question]:
         kinds.sort(key=len)
         for group in kinds:
             random.shuffle(group)
-    chosen: dict[int, Question] = {}
+    chosen: dict[int, QuizQuestion] = {}
     while any(turns) and len(chosen) < most:
         for kinds in turns:
             taken = _take(kinds, chosen) if len(chosen) < most else None
@@ -117,7 +117,7 @@ def choose(candidates: list[Question], most: int, seed: int) -> list[Question]:
     return [chosen[step] for step in sorted(chosen)]
 
 
-def _take(kinds: list[list[Question]], chosen: dict[int, Question]) -> Question | None:
+def _take(kinds: list[list[QuizQuestion]], chosen: dict[int, QuizQuestion]) -> QuizQuestion | None:
     """A question about a step that has none yet, from the kind whose turn it is, which then goes to the end."""
     while kinds:
         group = kinds.pop(0)

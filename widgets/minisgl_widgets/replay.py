@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from minisgl_widgets.page import Content, Page, facts_of
+from minisgl_widgets.document import Content, Document, facts_of
 from minisgl_widgets.session import Run, Session
 
 
-class Replay(Page):
-    """Show a run for good: ``Replay(trace)`` as a cell's last expression; see ``Page`` for what is stored.
+class Replay(Document):
+    """Show a run for good: ``Replay(trace)`` as a cell's last expression; see ``Document`` for what is stored.
 
     Args:
         run: a Trace, a History, a Feed or a Session; what it holds when it is shown is what is stored.

@@ -8,14 +8,14 @@ from minisgl.events.diff import Diff
 from minisgl.events.trace import Trace
 from minisgl.events.types import StepFinished
 from minisgl.events.words import count, describe
-from minisgl_widgets.page import Content, Page, facts_of
+from minisgl_widgets.document import Content, Document, facts_of
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.session import Session
 
 CLOCKS = ("step", "time")
 
 
-class SideBySide(Page):
+class SideBySide(Document):
     """Two recorded runs, one player: ``SideBySide(runs.reserve, runs.retract)`` as a cell's last expression.
 
     Args:

@@ -7,12 +7,12 @@ import msgspec
 from minisgl.events.trace import Trace
 from minisgl.events.words import count
 from minisgl_widgets import runs
+from minisgl_widgets.document import Content, Document, facts_of
 from minisgl_widgets.markup import Sentence, sentences
-from minisgl_widgets.page import Content, Page, facts_of
 from minisgl_widgets.session import Session
 
 
-class Tour(Page):
+class Tour(Document):
     """A text that leads through a run: ``Tour.of("five_prompts")``, or your own: ``Tour(trace, text)``.
 
     Args:

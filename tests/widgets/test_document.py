@@ -1,4 +1,4 @@
-"""Pages: whatever is shown for good is made the same way, and can be used by everybody."""
+"""Documents: whatever is shown for good is made the same way, and can be used by everybody."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from minisgl_widgets import Quiz, Replay, SideBySide, Tour, runs
-from minisgl_widgets.page import Page
+from minisgl_widgets.document import Document
 from tests.chromium import skip_or_fail
 from tests.widgets.test_export import Opened
 
-MADE: dict[str, Callable[[], Page]] = {
+MADE: dict[str, Callable[[], Document]] = {
     "replay": lambda: Replay(runs.load("five_prompts")),
     "quiz": lambda: Quiz(runs.load("small_cache"), "eviction"),
     "tour": lambda: Tour.of("shared_preface"),

@@ -1,4 +1,4 @@
-"""A page: recorded runs with something around them as one HTML file, or as a cell's output. No kernel, no network."""
+"""Document: recorded runs with something around them as one HTML page, for a file or a cell. No kernel, no network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEIGHT = 900  # pixels of a frame, until the page inside has measured itself
 
 
 class Content(NamedTuple):
-    """What a page holds.
+    """What a document holds.
 
     ``records`` are binary, see ``minisgl_widgets.record``; each gets a stage. ``facts`` is a sentence about them.
     ``panel`` is what stands around the stages, plain JSON: its ``kind`` is a class in ``static/panels.js``.
@@ -31,7 +31,7 @@ class Content(NamedTuple):
     panel: Mapping[str, Any] | None = None
 
 
-class Page(ABC):
+class Document(ABC):
     """Base of whatever is shown for good: a subclass says what it holds, and its ``repr`` what it is.
 
     What a notebook stores is the whole page that ``export_html`` writes, in a frame: it works in a notebook that is
@@ -41,7 +41,7 @@ class Page(ABC):
 
     @abstractmethod
     def content(self) -> Content:
-        """What the page holds now."""
+        """What it holds now."""
 
     def html(self) -> str:
         """The page; the same content gives the same text."""
