@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.trace import Trace
@@ -13,8 +15,9 @@ class LookBack:
     """Base of what holds a run as its ``feed``: live or recorded, whole or the steps so far."""
 
     @property
+    @abstractmethod
     def feed(self) -> Feed:
-        raise NotImplementedError
+        """The run."""
 
     @property
     def history(self) -> History:

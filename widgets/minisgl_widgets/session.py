@@ -11,6 +11,7 @@ from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.trace import Trace
 from minisgl_widgets.feed import Feed
+from minisgl_widgets.lookback import LookBack
 from minisgl_widgets.questions import answers
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.static_views import summary, view
@@ -20,7 +21,7 @@ KINDS = ("page", "node", "uid")
 Run = Union[Trace, History, Feed, "Session"]  # whatever can be shown
 
 
-class Session:
+class Session(LookBack):
     """A Trace, a History or a live Feed, with a step and a selection that its views share.
 
     Moving a player in the browser moves ``step``, and setting ``step`` moves the players of every Stage of the session.
@@ -32,7 +33,7 @@ class Session:
     """
 
     def __init__(self, run: Run, texts: Mapping[int, str] | None = None, title: str = "") -> None:
-        self.feed: Feed = run.feed if isinstance(run, Session) else Feed.of(run, texts, title)
+        self._feed = run.feed if isinstance(run, Session) else Feed.of(run, texts, title)
         self._title = title or (run.title if isinstance(run, Session) else "")
         self._step: int | None = None  # None: nobody has chosen one
         self._selection: Selection = None
@@ -46,23 +47,12 @@ class Session:
     # -- the run -------------------------------------------------------------------------------------------------------
 
     @property
+    def feed(self) -> Feed:
+        return self._feed
+
+    @property
     def title(self) -> str:
         return self._title or self.feed.title
-
-    @property
-    def history(self) -> History:
-        """Every step so far."""
-        return self.feed.history
-
-    @property
-    def trace(self) -> Trace:
-        """The run so far as events, complete in itself."""
-        return self.feed.trace
-
-    @property
-    def texts(self) -> dict[int, str]:
-        """What the token ids that have appeared say."""
-        return dict(self.feed.texts)
 
     # -- what is looked at ---------------------------------------------------------------------------------------------
 
@@ -101,7 +91,7 @@ class Session:
 
     def begin_again(self, feed: Feed) -> None:
         """Look at another run instead; nobody has chosen a step of it yet."""
-        self.feed = feed
+        self._feed = feed
         self._step = self._selection = None
 
     def observe(self, fn: Callable[[Session], object]) -> Callable[[], None]:
@@ -136,11 +126,6 @@ class Session:
         return Encoder(self.feed).record(title=self.title, answers=answers(self.trace))
 
     # -- without a browser ---------------------------------------------------------------------------------------------
-
-    def summary(self) -> str:
-        """The numbers after the last step, in one line."""
-        history = self.history
-        return summary(history.at(history.last))
 
     def __repr__(self) -> str:
         history = self.history

@@ -10,11 +10,11 @@ from typing import Any
 import anywidget
 import traitlets
 
-from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
 from minisgl_widgets.bundle import bundle, styles
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.latest import LatestThread
+from minisgl_widgets.lookback import LookBack
 from minisgl_widgets.questions import answer, key_of
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.session import Run, Session
@@ -24,7 +24,7 @@ FRAMES_PER_SECOND = 12  # tails sent at most; a Jupyter server drops messages fr
 PATIENCE = 1.0  # seconds to wait for a browser that has not drawn the last tail yet
 
 
-class Stage(anywidget.AnyWidget):
+class Stage(LookBack, anywidget.AnyWidget):
     """Shows a run: page strip, admission ledger, radix tree, handoffs, requests, invariant lamp, and a player.
 
     A recorded run needs no engine: ``Stage(trace)``. For a live one the Dashboard calls :meth:`publish`, always from
@@ -77,10 +77,6 @@ class Stage(anywidget.AnyWidget):
     @property
     def feed(self) -> Feed:
         return self.session.feed
-
-    @property
-    def history(self) -> History:
-        return self.session.history
 
     def at(self, step: int | None = None) -> Snapshot:
         """The state after a step, by default the one that is looked at. TraceError if the run does not hold it."""
@@ -171,16 +167,11 @@ class Stage(anywidget.AnyWidget):
 
     # -- without a browser ---------------------------------------------------------------------------------------------
 
-    def summary(self) -> str:
-        """The numbers after the last step, in one line."""
-        return self.session.summary()
-
     def __repr__(self) -> str:
         return f"Stage(steps {self.history.first} to {self.history.last}: {self.summary()})"
 
     def _repr_html_(self) -> str:
-        history = self.history
-        return view(history.at(history.last), "all", self.feed.texts)._repr_html_()
+        return view(self.last(), "all", self.feed.texts)._repr_html_()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict, dict] | None:
         shown = super()._repr_mimebundle_(**kwargs)
