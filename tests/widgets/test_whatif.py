@@ -98,7 +98,7 @@ def test_a_slider_moves_picture_and_table(what):
     assert line(what, "waiting", "before") == (what.before.curve.t.tolist(), what.before.curve.waiting.tolist())
     assert line(what, "pool", "after")[1] == [32, 32] and line(what, "pool", "before")[1] == [64, 64]
     ttft = say("s", what.outcome.figures["ttft_mean"])
-    assert ttft in what._table.value and "num_pages = 32 pages" in what._status.value
+    assert ttft in what._verdict.table.value and "num_pages = 32 pages" in what._verdict.status.value
     x, y = line(what, "curve", "here")
     assert what.knobs["num_pages"].values[int(x[0])] == 32 and y == [what.outcome.figures["ttft_mean"]]
 
@@ -129,7 +129,7 @@ def test_the_curve_is_the_sweep_and_is_computed_once(what, trace, monkeypatch):
 
 def test_a_position_that_cannot_be_is_drawn_as_such_and_the_rest_of_the_curve_is_whole(what, trace):
     what._wait(what._turn({"num_pages": 1}))  # as if a slider had such a position
-    assert "num_pages=1: must be an integer of at least 2" in what._alert.value
+    assert "num_pages=1: must be an integer of at least 2" in what._verdict.alert.value
     points = what.set(num_pages=32).curve()
     assert [p.value for p in points if p.figures is None] == [1]
     layout = what._picture.widget.layout
@@ -165,11 +165,11 @@ def test_a_pool_too_small_is_a_sentence(what):
     (sentence,) = what.errors
     assert sentence.startswith("30 of 30 requests can never be served here. Request 0: 7 prompt tokens")
     assert "need 19 pages of 1 and the pool has 16" in sentence
-    for said in (repr(what), what._repr_html_(), what._alert.value):
+    for said in (repr(what), what._repr_html_(), what._verdict.alert.value):
         assert "need 19 pages of 1" in said and "Traceback" not in said
     verdicts = {d.label: d.verdict for d in differences(what.result)}
     assert verdicts["requests refused"] == "✕ worse" and verdicts["whole run"] == ""
-    assert what.set(num_pages=64).errors == [] and what._alert.value == ""
+    assert what.set(num_pages=64).errors == [] and what._verdict.alert.value == ""
 
 
 def test_a_page_size_changes_the_memory_and_a_button_keeps_it(what):
@@ -199,7 +199,7 @@ def test_what_goes_wrong_is_said_and_the_next_wish_served(what, monkeypatch):
         broken.setattr(Simulator, "run", lambda *_: 1 / 0)
         what._turn({"num_pages": 32})
         what._thread.wait(what._thread._asked)
-    assert "ZeroDivisionError" in what._alert.value
+    assert "ZeroDivisionError" in what._verdict.alert.value
     what.set(num_pages=32)  # asked again, it is tried again
     assert what.errors == [] and what.outcome.num_pages == 32
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from minisgl.core import SamplingParams
 from minisgl.errors import EngineClosedError, MinisglError
-from minisgl.events.recorder import origin
 from minisgl.events.trace import Trace
 from minisgl.events.types import Event, RequestFinished, SettingsChanged, StepFinished
 from minisgl.events.until import Condition, Watch, reason
@@ -16,40 +15,21 @@ from minisgl.events.words import count
 from minisgl_widgets.controls import Prompt
 from minisgl_widgets.engine_thread import EngineThread
 from minisgl_widgets.feed import Feed
+from minisgl_widgets.hearing import Hearing
 from minisgl_widgets.notices import Notices
 from minisgl_widgets.way_back import WayBack
 
 if TYPE_CHECKING:
     from minisgl.llm import LLM
+    from minisgl_widgets.screen import Screen
 
 Form = tuple[Sequence[Prompt], SamplingParams]  # prompts, and the parameters for all of them
-
-
-class Screen(Protocol):
-    """What shows the engine, on the engine thread."""
-
-    def due_in(self) -> float:
-        """Seconds until it may be shown again."""
-        ...
-
-    def show(self) -> None:
-        """Bring it up to date."""
-        ...
-
-    def begin_again(self, feed: Feed) -> None:
-        """Show another run instead."""
-        ...
-
-    def looked_at(self) -> int:
-        """The step that somebody looks at."""
-        ...
 
 
 class Driver:
     """Drives an engine and listens to it. Each method returns at once, with the Future of what it asked for.
 
     Attributes:
-        feed: all that happened since the driver was made, or since the last fork's start.
         stopped, before: see ``Dashboard``.
         back: a fork that is on its way; nothing else is done with the engine then, but that it may be paused.
         elsewhere: somebody else stepped the engine since this was last set to False.
@@ -65,17 +45,13 @@ class Driver:
         self.elsewhere = self.set_anew = False
         self._screen: Screen
         self.thread = EngineThread(self._step, lambda: self._screen.show(), self._failed, lambda: self._screen.due_in())
-        with llm.lock:  # no step may fall between the keyframe and the first event
-            self.feed = self._listen(title)
+        with llm.lock:
+            self._hearing = Hearing(llm, title, self._heard)
 
-    def _listen(self, title: str) -> Feed:
-        """A feed of all that happens from now on. The engine's lock is held."""
-        llm = self.llm
-        checkpoint = llm.checkpoint()  # nothing is in flight after it
-        keyframe = llm.snapshot().to_dict()
-        feed = Feed(keyframe, llm.token_text, title, origin(llm), checkpoint)
-        self._subscription = llm.on(None, lambda event: self._hear(feed, event))
-        return feed
+    @property
+    def feed(self) -> Feed:
+        """All that happened since the driver was made, or since the last fork's start."""
+        return self._hearing.feed
 
     def start(self, screen: Screen) -> None:
         self._screen = screen
@@ -84,7 +60,7 @@ class Driver:
 
     def stop(self) -> None:
         """Listen no more, and step no more. The engine keeps its requests."""
-        self._subscription.close()
+        self._hearing.end()
         self.thread.stop()
 
     @property
@@ -148,8 +124,8 @@ class Driver:
             to = self._screen.looked_at() if step is None else step
             with self.llm.lock:
                 back = WayBack(self.llm, trace, to)
-                self._subscription.close()
-                self.feed = self._listen(self.feed.title)
+                self._hearing.end()
+                self._hearing = Hearing(self.llm, self.feed.title, self._heard)
             self.before, self.back = trace, back
             self._screen.begin_again(self.feed)
             self.set_anew = True
@@ -234,8 +210,7 @@ class Driver:
 
     # -- on the thread that steps --------------------------------------------------------------------------------------
 
-    def _hear(self, feed: Feed, event: Event) -> None:
-        feed.put(event)
+    def _heard(self, event: Event) -> None:
         if isinstance(event, RequestFinished) and event.error:
             self.notices.failure = f"request {event.uid} ended with {event.error}"
         if isinstance(event, StepFinished) and not self.thread.here:

@@ -16,7 +16,7 @@ CLOSED = "the engine was closed"
 
 
 class Screen:
-    """Brings views, lines and lists up to date with the engine, on the engine thread; see ``driver.Screen``.
+    """Brings views, lines and lists up to date with the engine. But for what a browser says, on the engine thread.
 
     A run that is over is verified once a browser has drawn its end. So that is for whoever looks; and browsers are not
     heard before the cells that wait are done, so it delays none of them.
@@ -28,12 +28,15 @@ class Screen:
         self.proof = Proof(self._proven)
 
     def due_in(self) -> float:
+        """Seconds until it may be shown again."""
         return self.stage.due_in()
 
     def looked_at(self) -> int:
+        """The step that somebody looks at."""
         return self.stage.looked_at()
 
     def begin_again(self, feed: Feed) -> None:
+        """Show another run instead."""
         self.stage.begin_again(feed)
 
     def show(self) -> None:

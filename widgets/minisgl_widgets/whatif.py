@@ -6,10 +6,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
-
-import ipywidgets as W
 
 from minisgl.errors import ConfigError
 from minisgl.events.table import Table
@@ -17,8 +14,8 @@ from minisgl.events.trace import Trace
 from minisgl.sim.costs import CostModel
 from minisgl.sim.outcome import Outcome
 from minisgl.sim.whatif import whatif
-from minisgl_widgets.controls import ALERT
-from minisgl_widgets.differences import as_html, as_text, differences, memory, refusals
+from minisgl_widgets import verdict
+from minisgl_widgets.differences import refusals
 from minisgl_widgets.every_page import EveryPage
 from minisgl_widgets.knob_controls import KnobControls
 from minisgl_widgets.knobs import Knob, knobs_of
@@ -26,16 +23,10 @@ from minisgl_widgets.latest import LatestThread
 from minisgl_widgets.panel import Panel
 from minisgl_widgets.stage import Stage
 from minisgl_widgets.this_cell import this_cell
+from minisgl_widgets.verdict import Verdict
 from minisgl_widgets.whatif_curve import Curve
 from minisgl_widgets.whatif_picture import Picture, Point
 
-STYLE = """<style>
-.msgl-what-if table { border-collapse: collapse; font-size: 13px; line-height: 1.5; }
-.msgl-what-if th, .msgl-what-if td { padding: 1px 14px 1px 4px; border-bottom: 1px solid rgba(128, 128, 128, 0.3); }
-.msgl-what-if td { font-variant-numeric: tabular-nums; }
-.msgl-what-if th { text-align: right; }
-.msgl-knob .widget-readout { min-width: 100px; text-align: left; }
-</style>"""
 CURVE_EVERY = 0.25  # seconds between two drawings of a curve that is still being computed
 
 _open: weakref.WeakValueDictionary[int, WhatIf] = weakref.WeakValueDictionary()
@@ -86,11 +77,9 @@ class WhatIf(Panel):
         self._controls = KnobControls(knobs, self._turned, self._reset, self._same_memory)
         self._picture = Picture()
         self._pages = EveryPage(self._ask_pages)
-        self._status = W.HTML(layout=W.Layout(margin="4px 0 0 0"))
-        self._alert = W.HTML(layout=W.Layout(margin="0"))
-        self._table = W.HTML()
+        self._verdict = v = Verdict()
         self._thread = LatestThread(self._work, self._one_point, self._failed)
-        rows = [self._controls, self._status, self._alert, self._picture.widget, self._table, self._pages]
+        rows = [self._controls, v.status, v.alert, self._picture.widget, v.table, self._pages]
         super().__init__(rows)
         _open[id(self)] = self
         self._thread.wait(self._thread.ask(self._wish))
@@ -154,7 +143,7 @@ class WhatIf(Panel):
     @property
     def notes(self) -> list[str]:
         """What to keep in mind."""
-        return [*self.result.notes, *filter(None, [memory(self.result)])]
+        return verdict.notes(self.result)
 
     @property
     def trace(self) -> Trace:
@@ -218,10 +207,7 @@ class WhatIf(Panel):
             self._pages.record(self.result, check)
 
     def _say(self, wish: Wish, how: str) -> None:
-        self._status.value = f'<div role="status"><b>{escape(self._said(wish.changes))}</b> · {escape(how)}</div>'
-        lines = "<br>".join(f"✕ {escape(line)}" for line in self.errors)
-        self._alert.value = f'<div role="alert" style="{ALERT}">{lines}</div>' if lines else ""
-        self._table.value = STYLE + f'<div class="msgl-what-if">{self._html_table()}</div>'
+        self._verdict.say(self.result, self._said(wish.changes) or "everything as recorded", how, self.errors)
 
     def _one_point(self, check: Callable[[], None]) -> bool:
         """Compute the next point of the curve. Is there another?"""
@@ -252,21 +238,11 @@ class WhatIf(Panel):
     # -- without a browser ---------------------------------------------------------------------------------------------
 
     def _said(self, changes: dict[str, Any]) -> str:
-        return ", ".join(f"{n} = {self.knobs[n].say(v)}" for n, v in changes.items()) or "everything as recorded"
-
-    def _html_table(self) -> str:
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return as_html(differences(self.result)) + (f"<ul>{notes}</ul>" if notes else "")
+        return ", ".join(f"{n} = {self.knobs[n].say(v)}" for n, v in changes.items())
 
     def __repr__(self) -> str:
-        changes = ", ".join(f"{n}={v!r}" for n, v in self.result.changes.items())
-        lines = [f"WhatIf({changes or 'everything as recorded'})"]
-        lines += [f"✕ {line}" for line in self.errors]
-        lines.append(as_text(differences(self.result)))
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+        return verdict.text(self.result, self.errors)
 
     def _repr_html_(self) -> str:
-        changes = self.result.changes
-        question = self._said(changes) if changes else "everything is as recorded"
-        errors = "".join(f"<p>✕ {escape(line)}</p>" for line in self.errors)
-        return f"<p><b>What if {escape(question)}?</b></p>{errors}{self._html_table()}"
+        said = self._said(self.result.changes) or "everything is as recorded"
+        return verdict.html(self.result, said, self.errors)

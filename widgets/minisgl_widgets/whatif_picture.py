@@ -22,10 +22,10 @@ from minisgl.sim.whatif import cliff_at
 from minisgl_widgets import palette
 from minisgl_widgets.charts import ON_ANY_PAGE
 from minisgl_widgets.knobs import Knob
+from minisgl_widgets.whatif_layout import axes, mark, title, upright
 
 POINTS = 300  # of a line: twice as many are drawn at most, the least and the most of each stretch
 TICKS = 7  # values named under the curve, about
-HEIGHT = 430  # pixels
 GHOST = {"color": palette.GHOST, "width": 1.3}
 
 METRICS = {  # what the curve can show: figure -> name, tick format, unit after a tick
@@ -98,7 +98,7 @@ class Picture:
         add("curve", "impossible", name="cannot be", text=[], **look, **curve)
         here = {"symbol": "diamond", "size": 15, "color": palette.UIDS[1], "line": {"width": 2, "color": "#000"}}
         add("curve", "here", name="now", mode="markers", marker=here, **curve)
-        self.widget = go.FigureWidget(traces, _layout())
+        self.widget = go.FigureWidget(traces, axes())
 
     def _trace(self, line: str, whose: str) -> Any:
         return self.widget.data[self._at[line, whose]]
@@ -149,20 +149,20 @@ class Picture:
         now = values.index(here)
         shapes, notes = (
             [],
-            [_title(0.0, 1.0, "The pool", "grey: as recorded"), _title(0.0, 0.4, "The queue", "grey: as recorded")],
+            [title(0.0, 1.0, "The pool", "grey: as recorded"), title(0.0, 0.4, "The queue", "grey: as recorded")],
         )
-        notes.append(_title(0.62, 1.0, f"{label[:1].upper()}{label[1:]}", f"over {knob.name}"))
-        shapes.append(_upright(values.index(knob.recorded), palette.GHOST, "longdash"))
-        notes.append(_mark(values.index(knob.recorded), len(values), "as recorded", 0.93))
+        notes.append(title(0.62, 1.0, f"{label[:1].upper()}{label[1:]}", f"over {knob.name}"))
+        shapes.append(upright(values.index(knob.recorded), palette.GHOST, "longdash"))
+        notes.append(mark(values.index(knob.recorded), len(values), "as recorded", 0.93))
         cliff = cliff_at([f for _, f in known]) if complete and knob.ordered else None
         if cliff is not None:
             cliff = known[cliff][0]
-            shapes.append(_upright(cliff, palette.UIDS[5], "solid"))
-            notes.append(_mark(cliff, len(values), f"<b>cliff: {knob.say(values[cliff])}</b>", 0.83))
+            shapes.append(upright(cliff, palette.UIDS[5], "solid"))
+            notes.append(mark(cliff, len(values), f"<b>cliff: {knob.say(values[cliff])}</b>", 0.83))
         if refusing:
-            notes.append(_mark(refusing[0][0], len(values), "✕ requests are refused", 0.07))
+            notes.append(mark(refusing[0][0], len(values), "✕ requests are refused", 0.07))
         if impossible:
-            notes.append(_mark(impossible[0][0], len(values), "| cannot be", 0.15 if refusing else 0.07))
+            notes.append(mark(impossible[0][0], len(values), "| cannot be", 0.15 if refusing else 0.07))
         every = max(1, math.ceil(len(values) / TICKS))
         ticks = [i for i in range(len(values)) if (len(values) - 1 - i) % every == 0]
         with self.widget.batch_update():
@@ -195,57 +195,3 @@ def thin(y: np.ndarray) -> np.ndarray:
 
 def _xy(points: Sequence[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([p[0] for p in points], dtype=np.float64), np.array([p[1] for p in points], dtype=np.float64)
-
-
-def _title(x: float, y: float, text: str, more: str = "(grey: as recorded)") -> dict[str, Any]:
-    place = {"x": x, "y": y, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 26}
-    return {"text": f"<b>{text}</b> {more}", "showarrow": False, **place}
-
-
-def _upright(at: float, colour: str, dash: str) -> dict[str, Any]:
-    line = {"color": colour, "dash": dash, "width": 1.5}
-    ends = {"x0": at, "x1": at, "y0": 0, "y1": 1, "xref": "x2", "yref": "y3 domain"}
-    return {"type": "line", "line": line, "layer": "below", **ends}
-
-
-def _mark(at: int, positions: int, text: str, height: float) -> dict[str, Any]:
-    """Beside an upright line, on the side where there is room."""
-    left = at > 0.7 * positions
-    side = {"xanchor": "right" if left else "left", "xshift": -4 if left else 4}
-    return {"text": text, "showarrow": False, "x": at, "y": height, "xref": "x2", "yref": "y3 domain", **side}
-
-
-def _layout() -> dict[str, Any]:
-    axis = ON_ANY_PAGE["xaxis"]
-    high = {"rangemode": "tozero", **axis}
-    title = {"text": "", "standoff": 8}
-    legend = {"orientation": "h", "yanchor": "bottom", "x": 0, "xanchor": "left", "bgcolor": "rgba(0,0,0,0)"}
-    return {
-        "template": "none",
-        "paper_bgcolor": ON_ANY_PAGE["paper_bgcolor"],
-        "plot_bgcolor": ON_ANY_PAGE["plot_bgcolor"],
-        "font": ON_ANY_PAGE["font"],
-        "height": HEIGHT,
-        "autosize": True,
-        "margin": {"l": 60, "r": 15, "t": 55, "b": 45},
-        "uirevision": "what if",  # a zoom stays while a slider moves
-        "xaxis": {
-            "domain": [0, 0.55],
-            "anchor": "y2",
-            "title": {"text": "", "standoff": 8},
-            "rangemode": "tozero",
-            **axis,
-        },
-        "yaxis": {"domain": [0.6, 1], "anchor": "x", "title": {"text": "", "standoff": 8}, **high},
-        "yaxis2": {"domain": [0, 0.4], "anchor": "x", "title": title | {"text": "requests"}, **high},
-        "xaxis2": {
-            "domain": [0.62, 1],
-            "anchor": "y3",
-            "title": {"text": "", "standoff": 8},
-            **axis,
-            "showgrid": False,
-        },
-        "yaxis3": {"anchor": "x2", **high},
-        "legend": {"y": 1.0, **legend},
-        "legend2": {"y": 0.4, **legend},
-    }
