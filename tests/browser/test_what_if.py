@@ -66,6 +66,10 @@ def test_a_slider_moves_and_everything_follows(open_notebook: Any, dark: bool) -
     after = it.row("time to first token, mean")
     assert after[1] == before[1] != after[2] and after[3].startswith("+") and after[4] == "✕ worse"
     assert max(it.trace("occupied")) <= 96
+    sizes = page.evaluate(
+        "where => document.querySelector(where).data.map(t => [t.name, t.x?.length, t.y?.length])", FIGURE
+    )
+    assert [name for name, x, y in sizes if x != y] == [], "a line whose other half did not change is whole"
     assert it.trace("occupied") != it.trace("occupied, as recorded") == occupied, "the ghost stays"
     page.wait_for_function(
         "where => document.querySelector(where).layout.annotations.some(a => a.text.includes('cliff'))", arg=FIGURE

@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("plotly", reason="WhatIf needs the extra [lab]")
 
+from plotly.basedatatypes import Undefined
+
 from minisgl import Recorder
 from minisgl.errors import ConfigError
 from minisgl.events.trace import Trace
@@ -101,6 +103,16 @@ def test_a_slider_moves_picture_and_table(what):
     assert ttft in what._verdict.table.value and "num_pages = 32 pages" in what._verdict.status.value
     x, y = line(what, "curve", "here")
     assert what.knobs["num_pages"].values[int(x[0])] == 32 and y == [what.outcome.figures["ttft_mean"]]
+
+
+def test_no_line_is_sent_in_part(what, monkeypatch):
+    """Of a message in which some lines have another x and others another y, a browser loses what is left out."""
+    sent: list[dict] = []
+    monkeypatch.setattr(what._picture.widget, "_send_update_msg", lambda restyle_data, **_: sent.append(restyle_data))
+    what.set(max_prefill_tokens=8)
+    what.set(rate=2.0, max_prefill_tokens=what.knobs["max_prefill_tokens"].recorded).curve()
+    values = [value for restyle in sent for column in restyle.values() for value in column]
+    assert len(values) > 20 and not any(value is Undefined for value in values)
 
 
 def test_steps_instead_of_seconds(what):
@@ -202,6 +214,14 @@ def test_what_goes_wrong_is_said_and_the_next_wish_served(what, monkeypatch):
     assert "ZeroDivisionError" in what._verdict.alert.value
     what.set(num_pages=32)  # asked again, it is tried again
     assert what.errors == [] and what.outcome.num_pages == 32
+
+
+def test_less_than_a_nanosecond_is_no_difference(what, monkeypatch):
+    what.set(num_pages=32)
+    monkeypatch.setitem(what.before.figures, "queue_time_mean", 2e-16)  # of sums that ought to be equal
+    monkeypatch.setitem(what.outcome.figures, "queue_time_mean", 0.002)
+    (line,) = [d for d in differences(what.result) if d.label == "queue time, mean"]
+    assert (line.before, line.after, line.change) == ("0 ms", "2 ms", "+2 ms")
 
 
 def test_static_forms(what):

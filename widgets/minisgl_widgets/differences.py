@@ -56,7 +56,7 @@ def differences(what: WhatIf) -> list[Difference]:
     before, after = _with_slots(what.before, what.base), _with_slots(what.after, what.config)
     lines, comparable = [], before["refused"] == after["refused"]
     for f in FIGURES:
-        old, new = before[f.name], after[f.name]
+        old, new = (round(v, 9) if f.unit == "s" else v for v in (before[f.name], after[f.name]))  # whole nanoseconds
         if f.name in ("refused", "retractions") and not (old or new):
             continue
         if old == new or (math.isnan(old) and math.isnan(new)):

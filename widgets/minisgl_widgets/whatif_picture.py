@@ -7,7 +7,7 @@ and written in a grey that reads on light and dark pages alike, since Plotly doe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -103,8 +103,14 @@ class Picture:
     def _trace(self, line: str, whose: str) -> Any:
         return self.widget.data[self._at[line, whose]]
 
-    def _set(self, line: str, whose: str, x: np.ndarray, y: np.ndarray) -> None:
-        self._trace(line, whose).update(x=x, y=y)
+    def _draw(self, lines: Mapping[tuple[str, str], tuple[np.ndarray, np.ndarray]], around: dict[str, Any]) -> None:
+        """Draw lines, x and y, and what stands around them, in one message.
+
+        All of each line, changed or not: in a batch of Plotly's own, x of one line and y of another, the browser loses
+        the first one's y.
+        """
+        x, y = zip(*lines.values(), strict=True)
+        self.widget.plotly_update({"x": list(x), "y": list(y)}, around, [self._at[line] for line in lines])
 
     def draw_runs(
         self, before: Outcome, base: EngineConfig, after: Outcome, config: EngineConfig, axis: str = "t"
@@ -112,23 +118,21 @@ class Picture:
         """Both runs over time or over steps. Pages are those of the run that is tried, so that heights compare."""
         scale = base.page_size / config.page_size
         assert base.num_pages is not None and config.num_pages is not None
-        with self.widget.batch_update():
-            end = 0.0
-            for whose, outcome, pages in (("before", before, scale), ("after", after, 1.0)):
-                curve = outcome.curve
-                x = curve[axis].astype(np.float64)
-                end = max(end, float(x[-1]) if len(x) else 0.0)
-                spoken_for = curve.occupied + curve.promised
-                for panel, _, column, _ in LINES:
-                    y = (spoken_for if column == "spoken_for" else curve[column]) * (pages if panel == "pool" else 1.0)
-                    kept = thin(y)
-                    self._set(column, whose, x[kept], y[kept])
-            for whose, high in (("before", base.num_pages * scale), ("after", float(config.num_pages))):
-                self._set("pool", whose, np.array([0.0, end]), np.array([high, high]))
-            size = f"pages of {count(config.page_size, 'token')}"
-            self.widget.layout.yaxis.title.text = size
-            self.widget.layout.xaxis.title.text = AXES[axis]
-        # not in the batch: a property that only some of its traces change is lost in the browser for the others
+        lines: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
+        end = 0.0
+        for whose, outcome, pages in (("before", before, scale), ("after", after, 1.0)):
+            curve = outcome.curve
+            x = curve[axis].astype(np.float64)
+            end = max(end, float(x[-1]) if len(x) else 0.0)
+            spoken_for = curve.occupied + curve.promised
+            for panel, _, column, _ in LINES:
+                y = (spoken_for if column == "spoken_for" else curve[column]) * (pages if panel == "pool" else 1.0)
+                kept = thin(y)
+                lines[column, whose] = x[kept], y[kept]
+        for whose, high in (("before", base.num_pages * scale), ("after", float(config.num_pages))):
+            lines["pool", whose] = np.array([0.0, end]), np.array([high, high])
+        size = f"pages of {count(config.page_size, 'token')}"
+        self._draw(lines, {"yaxis.title.text": size, "xaxis.title.text": AXES[axis]})
         self._trace("pool", "after").name = f"the pool: {config.num_pages} pages"
 
     def draw_curve(self, knob: Knob, points: Sequence[Point], here: Any, metric: str) -> None:
@@ -165,21 +169,24 @@ class Picture:
             notes.append(mark(impossible[0][0], len(values), "| cannot be", 0.15 if refusing else 0.07))
         every = max(1, math.ceil(len(values) / TICKS))
         ticks = [i for i in range(len(values)) if (len(values) - 1 - i) % every == 0]
-        with self.widget.batch_update():
-            self._set("curve", "all", *_xy(served))
-            self._set("curve", "refusing", *_xy(refusing))
-            self._set("curve", "impossible", *_xy([(i, 0.0) for i, _ in impossible]))
-            self._trace("curve", "impossible").text = [why for _, why in impossible]
-            self._set("curve", "here", *_xy([(i, y) for i, y, _ in heights if i == now]))
-            layout = self.widget.layout
-            layout.shapes, layout.annotations = shapes, notes
-            layout.xaxis2.update(
-                tickvals=ticks,
-                ticktext=[knob.short(values[i]) for i in ticks],
-                range=[-0.5, len(values) - 0.5],
-            )
-            layout.xaxis2.title.text = knob.name + ("" if complete else f" ({settled} of {len(points)} computed)")
-            layout.yaxis3.update(tickformat=form, ticksuffix=unit)
+        kinds = {
+            "all": served,
+            "refusing": refusing,
+            "impossible": [(i, 0.0) for i, _ in impossible],
+            "here": [(i, y) for i, y, _ in heights if i == now],
+        }
+        around = {
+            "xaxis2.tickvals": ticks,
+            "xaxis2.ticktext": [knob.short(values[i]) for i in ticks],
+            "xaxis2.range": [-0.5, len(values) - 0.5],
+            "xaxis2.title.text": knob.name + ("" if complete else f" ({settled} of {len(points)} computed)"),
+            "yaxis3.tickformat": form,
+            "yaxis3.ticksuffix": unit,
+        }
+        self._draw({("curve", kind): _xy(found) for kind, found in kinds.items()}, around)
+        with self.widget.batch_update():  # of the layout alone
+            self.widget.layout.shapes, self.widget.layout.annotations = shapes, notes
+        self._trace("curve", "impossible").text = [why for _, why in impossible]
         self._trace("curve", "all").mode = "lines+markers" if knob.ordered else "markers"
 
 
