@@ -276,7 +276,7 @@ MUTATIONS = (
         case=19,
         broken="the vocabulary is one token larger than it is",
         file=INBOX,
-        edits={"highest >= end:": "highest > end:"},
+        edits={"if vocab is None else vocab\n": "if vocab is None else vocab + 1\n"},
         test=REFUSED,
     ),
     Mutation(
@@ -334,7 +334,7 @@ MUTATIONS = (
         case=24,
         broken="an allocated page stays in the free list",
         file=ALLOCATOR,
-        edits={"[self._free.popleft() for _ in range(n)]": "[self._free[i] for i in range(n)]"},
+        edits={"        self._first += n\n": ""},
         test=f"{FREE_LIST}::test_two_requests_get_two_different_pages",
     ),
     Mutation(
@@ -348,7 +348,7 @@ MUTATIONS = (
         case=25,
         broken="when a page of a group cannot be freed, those before it are lost",
         file=ALLOCATOR,
-        edits={"            self._used = set(range(self.num_pages)).difference(self._free)\n": ""},
+        edits={"            self._used = set(range(self.num_pages)).difference(self)\n": ""},
         test=f"{FREE_LIST}::test_freeing_what_is_not_taken_is_an_error_and_changes_nothing",
     ),
     Mutation(

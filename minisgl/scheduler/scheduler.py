@@ -131,16 +131,19 @@ class Scheduler:
             return None
         return self.announce(launched, processed)
 
-    def advance(self, n: int, until: float = math.inf) -> ev.StepFinished | None:
+    def advance(self, n: int, until: float = math.inf) -> list[ev.StepFinished]:
         """As ``n`` calls of ``step``, fewer at will, and not beyond the first that ends after ``until`` (seconds).
 
         Decode steps between two decisions are taken at once where nobody listens and the executor knows its tokens
-        beforehand (the simulator's does); otherwise it is one ``step``. Gives the last StepFinished, None when there
-        was nothing to do.
+        beforehand (the simulator's does); otherwise it is one ``step``. Gives the StepFinished of the last one, and of
+        those before it in which a request ended; nothing when there was nothing to do.
         """
         self._begin()
         try:
-            return advance(self, n, until) or self._step()
+            events = advance(self, n, until)
+            if not events and (event := self._step()):
+                events.append(event)
+            return events
         finally:
             self.stepping = False
 
@@ -477,16 +480,16 @@ class Scheduler:
 
     def counters(self) -> dict[str, Any]:
         """The counters of ``events.Counters``, as of now: requests, and pages."""
-        prefix = self.cache.prefix
+        cache = self.cache
         return {
             "waiting": len(self.prefill.waiting),
             "running": len(self.running),
-            "free_pages": self.cache.free,
-            "reserved_pages": self.cache.reserved,
-            "owned_pages": self.cache.owned,
-            "evictable_pages": prefix.evictable,
-            "protected_pages": prefix.protected,
-            "pending_pages": self.cache.pending,
+            "free_pages": cache.free,
+            "reserved_pages": cache.reserved,
+            "owned_pages": cache.owned,
+            "evictable_pages": cache.prefix.evictable,
+            "protected_pages": cache.prefix.protected,
+            "pending_pages": cache.pending,
         }
 
     def checkpoint(self) -> dict[str, Any]:

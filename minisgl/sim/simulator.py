@@ -99,9 +99,9 @@ class Simulator:
                 at, uid = heapq.heappop(aborts)
                 scheduler.abort(uid, origin + at)
             due = min(arrival.at if arrival else math.inf, aborts[0][0] if aborts else math.inf)
-            event = scheduler.advance(FAR, origin + due)
-            if event is not None:
-                yield event
+            events = scheduler.advance(FAR, origin + due)
+            if events:
+                yield from events
             elif arrival is None:
                 return
             else:
