@@ -60,6 +60,7 @@ class Stretch(NamedTuple):
     n: int
     clock: float  # when the last of them ends, seconds
     alive: list[int]  # who decodes, as places in the list of requests
+    ending: list[int]  # who of them ends with the last step
 
 
 def advance(s: Scheduler, n: int, until: float) -> list[ev.StepFinished]:
@@ -100,12 +101,13 @@ def _stretches(
     while True:
         end = min([left[i] for i in alive])
         taken, clock = executor.look_ahead(len(alive), kv, min(end, n) - done, clock, until)
-        stretches.append(Stretch(taken, clock, alive))
         done += taken
+        ending = [i for i in alive if left[i] == done]
+        stretches.append(Stretch(taken, clock, alive, ending))
         if done < end or done == n or clock >= until:
             return stretches
-        kv += len(alive) * taken - sum([requests[i].device_len + end for i in alive if left[i] == end])
-        alive = [i for i in alive if left[i] > end]
+        kv += len(alive) * taken - sum([requests[i].device_len + done for i in ending])
+        alive = [i for i in alive if left[i] > done]
 
 
 def _wanted(requests: Sequence[Request], left: Sequence[int], n: int, page_size: int) -> tuple[list[int], int]:
@@ -137,7 +139,7 @@ def _take(
 ) -> list[ev.StepFinished]:
     """Leave behind what the stretches leave behind."""
     events, done, given, size = [], 0, 0, len(requests)
-    for n, clock, alive in stretches:
+    for n, clock, alive, ending in stretches:
         done += n
         before, given = given, bisect_left(wanted, done * size)
         if _give(s.cache, requests, wanted[before:given], done - 1):
@@ -145,11 +147,12 @@ def _take(
         executor.be_at(clock)
         s.batches += n
         last = Decoded(s.batches, tuple([requests[i].uid for i in alive]))
-        ended = [requests[i] for i in alive if left[i] == done]
-        _catch_up(executor, ended, done, clock)
-        for request in ended:
-            s.received(request)
-        s.release_completed()
+        if ending:
+            ended = [requests[i] for i in ending]
+            _catch_up(executor, ended, done, clock)
+            for request in ended:
+                s.received(request)
+            s.release_completed()
         events.append(s.announce(last, last, n))
     _catch_up(executor, [requests[i] for i in alive if left[i] > done], done, clock)
     s.table.take_writes()  # who knows its tokens beforehand reads no KV
