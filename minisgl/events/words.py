@@ -124,31 +124,32 @@ _SENTENCES = {
 
 _SCHEDULER, _CACHE = "minisgl.scheduler.scheduler.Scheduler", "minisgl.scheduler.cache.CacheManager"
 _PREFILL, _RADIX = "minisgl.scheduler.prefill.PrefillManager", "minisgl.kvcache.radix.RadixPrefixCache"
+_RECEIVE, _LEAVING = "minisgl.scheduler.receive", "minisgl.scheduler.leaving"
 # which functions make events of a type: where to read on
 EMITTERS: dict[type[ev.Event], tuple[str, ...]] = {
-    ev.RequestArrived: (f"{_SCHEDULER}._arrive",),
-    ev.RequestRejected: (f"{_SCHEDULER}._refuse",),
-    ev.AbortRequested: (f"{_SCHEDULER}._abort",),
-    ev.RequestRetracted: (f"{_SCHEDULER}._retract_last",),
+    ev.RequestArrived: (f"{_RECEIVE}._arrive",),
+    ev.RequestRejected: (f"{_RECEIVE}._refuse",),
+    ev.AbortRequested: (f"{_RECEIVE}._abort",),
+    ev.RequestRetracted: (f"{_LEAVING}.retract_last",),
     ev.AdmissionTested: (f"{_PREFILL}._admit",),
     ev.PrefixMatched: (f"{_RADIX}.match",),
     ev.RequestAdmitted: (f"{_PREFILL}._enter",),
     ev.PagesAllocated: (f"{_CACHE}.allocate",),
     ev.PagesEvicted: (f"{_RADIX}.evict",),
     ev.CacheCleared: (f"{_CACHE}.clear",),
-    ev.SettingsChanged: (f"{_SCHEDULER}._change",),
+    ev.SettingsChanged: (f"{_RECEIVE}._change",),
     ev.NodeSplit: (f"{_RADIX}._split",),
     ev.NodeInserted: (f"{_RADIX}.insert",),
     ev.NodeLocked: (f"{_RADIX}.lock",),
     ev.NodeUnlocked: (f"{_RADIX}.unlock",),
     ev.BatchScheduled: (f"{_SCHEDULER}._launch",),
     ev.ForwardStarted: (f"{_SCHEDULER}._launch",),
-    ev.ForwardFinished: (f"{_SCHEDULER}._process", f"{_SCHEDULER}._fail"),
+    ev.ForwardFinished: (f"{_SCHEDULER}._process", f"{_LEAVING}.fail"),
     ev.PipelineDrained: (f"{_SCHEDULER}._drained",),
     ev.TokensSampled: (f"{_SCHEDULER}._process",),
     ev.Handoff: (f"{_CACHE}.handoff",),
     ev.PagesFreed: (f"{_CACHE}.free_gathered",),
-    ev.RowReleased: (f"{_SCHEDULER}._release", f"{_SCHEDULER}._retract_last"),
-    ev.RequestFinished: (f"{_SCHEDULER}._finish",),
+    ev.RowReleased: (f"{_LEAVING}._release", f"{_LEAVING}.retract_last"),
+    ev.RequestFinished: (f"{_LEAVING}.finish",),
     ev.StepFinished: (f"{_SCHEDULER}.announce",),
 }

@@ -15,6 +15,7 @@ from minisgl.core import Request
 from minisgl.events import types as ev
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.executor import Executor
+from minisgl.scheduler.leaving import received, release_completed
 from minisgl.scheduler.policies import PHASES, decode_first, prefill_first
 
 if TYPE_CHECKING:
@@ -151,8 +152,8 @@ def _take(
             ended = [requests[i] for i in ending]
             _catch_up(executor, ended, done, clock)
             for request in ended:
-                s.received(request)
-            s.release_completed()
+                received(s, request)
+            release_completed(s)
         events.append(s.announce(last, last, n))
     _catch_up(executor, [requests[i] for i in alive if left[i] > done], done, clock)
     s.table.take_writes()  # who knows its tokens beforehand reads no KV
