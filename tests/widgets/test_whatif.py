@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("plotly", reason="WhatIf needs the extra [lab]")
 
-from minisgl import Recorder
 from minisgl.errors import ConfigError
 from minisgl.events.trace import Trace
 from minisgl.sim.costs import LinearCost
@@ -20,20 +19,14 @@ from minisgl_widgets import WhatIf
 from minisgl_widgets.differences import differences, say
 from minisgl_widgets.knobs import spaced
 from minisgl_widgets.whatif_picture import POINTS, thin
-from tests.fakes import Run
+from tests.fakes import thirty
 
 COSTS = LinearCost(constant=0.01, prefill_token=0.001, decode_request=0.0001)
 
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    """30 requests at once, three prefaces between them, each of 19 pages at most, in a pool of 64."""
-    run = Run(num_pages=64, max_seq_len=40, check=False)
-    with Recorder(run, "thirty") as recorder:
-        for i in range(30):
-            run.submit([i % 3] * 6 + [i], 12)
-        run.play()
-    return recorder.trace
+    return thirty()
 
 
 @pytest.fixture
