@@ -10,7 +10,8 @@ from minisgl.events import History, Snapshot
 from minisgl.events.recorder import Recorder
 from minisgl_widgets import palette, view
 from minisgl_widgets.bundle import styles
-from minisgl_widgets.static_views import VIEWS, lamp_text, summary
+from minisgl_widgets.static_pool import lamp_text, summary
+from minisgl_widgets.static_views import VIEWS
 from tests.script import finish_early, overlapped, release
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
 

@@ -10,7 +10,7 @@ from minisgl.events.snapshot import Snapshot
 from minisgl.events.trace import Trace
 from minisgl.events.types import AdmissionTested
 from minisgl_widgets import palette
-from minisgl_widgets.static_views import tests_of
+from minisgl_widgets.static_decisions import tests_of
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
