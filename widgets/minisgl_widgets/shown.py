@@ -34,6 +34,15 @@ class Shown:
         return self.html
 
 
+def heading(text: str) -> Shown:
+    return Shown(text, f"<p><b>{escape(text)}</b></p>")
+
+
+def together(*parts: Shown) -> Shown:
+    """Views below one another as one."""
+    return Shown("\n\n".join(part.text for part in parts), "\n".join(part.html for part in parts))
+
+
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.types import AdmissionTested, Handoff
 from minisgl.events.words import describe
-from minisgl_widgets.shown import MOST_ROWS, Chip, Prose, Texts, left_out, page_list, section
+from minisgl_widgets.shown import MOST_ROWS, Chip, Prose, Shown, Texts, left_out, page_list, section
 
 # -- admission ledger ------------------------------------------------------------------------------------------------
 
@@ -29,17 +31,35 @@ def tests_of(snap: Snapshot) -> list[AdmissionTested]:
     return [AdmissionTested(t=0.0, **row) for row in snap.tests]
 
 
-def _ledger_title(snap: Snapshot) -> str:
-    if not snap.tests:
-        return "admission: no request has been tested yet"
-    rule = "needs + promised must fit into free + evictable + pending, in pages"
-    return f"admission, tests of step {snap.tests[0]['step']}{left_out(snap.tests)}: {rule}"
-
-
 def ledger_text(snap: Snapshot, texts: Texts = None) -> str:
     """Every test of the last admission pass: the inequality with its numbers, and the verdict in words."""
-    lines = [_ledger_title(snap)]
-    for test in tests_of(snap)[-MOST_ROWS:]:
+    return ledger(tests_of(snap)).text
+
+
+def ledger_html(snap: Snapshot, texts: Texts = None) -> str:
+    return ledger(tests_of(snap)).html
+
+
+def ledger(tests: Sequence[AdmissionTested]) -> Shown:
+    """The same of any tests, in the order in which they were made."""
+    title = _ledger_title(tests)
+    return Shown(
+        "\n".join([title, *_sums(tests[-MOST_ROWS:])]), section(title, LEDGER_HEADS, _rows(tests[-MOST_ROWS:]))
+    )
+
+
+def _ledger_title(tests: Sequence[AdmissionTested]) -> str:
+    if not tests:
+        return "admission: no request has been tested yet"
+    rule = "needs + promised must fit into free + evictable + pending, in pages"
+    first, last = tests[0].step, tests[-1].step
+    when = f"step {first}" if first == last else f"steps {first} to {last}"
+    return f"admission, tests of {when}{left_out(tests)}: {rule}"
+
+
+def _sums(tests: Sequence[AdmissionTested]) -> list[str]:
+    lines = []
+    for test in tests:
         lines.append(f"  {describe(test)}")
         if test.need is None:
             continue
@@ -51,21 +71,21 @@ def ledger_text(snap: Snapshot, texts: Texts = None) -> str:
             lines.append(
                 f"    {test.need} + {reserved} = {asked} {_fits(asked, test.available_locked)} {locked}, prefix locked"
             )
-    return "\n".join(lines)
+    return lines
 
 
 def _fits(asked: int, had: int | None) -> str:
     return "<=" if had is not None and asked <= had else "> "
 
 
-def ledger_html(snap: Snapshot, texts: Texts = None) -> str:
-    rows = []
-    for t in tests_of(snap)[-MOST_ROWS:]:
+def _rows(tests: Sequence[AdmissionTested]) -> list[tuple]:
+    rows: list[tuple] = []
+    for t in tests:
         asked = None if t.need is None else t.need + (t.reserved or 0)
         held = (t.free, t.evictable, t.pending, t.available, t.available_locked)
         verdict = Prose(t.verdict if t.verdict == "admitted" else f"waits: {t.verdict}")
         rows.append((Chip(t.uid), verdict, t.need, t.reserved, asked, *held, Prose(describe(t))))
-    return section(_ledger_title(snap), LEDGER_HEADS, rows)
+    return rows
 
 
 # -- handoff ---------------------------------------------------------------------------------------------------------

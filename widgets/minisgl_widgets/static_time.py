@@ -7,13 +7,14 @@ from html import escape
 
 from minisgl.events import types as ev
 from minisgl.events.trace import Trace
+from minisgl.events.words import WAITS
 from minisgl_widgets.session import Run, Session
 
 WIDTH = 100  # characters a line; a longer run has several steps in each
 MOST = 60  # requests shown: the last ones
 SIGNS = (
-    "waiting, and why: r no free row, b the prefill budget is used up, p not enough pages, c an unfinished prompt goes "
-    "first, w nobody was tested; # prefill, = decode; the end: S stop, L length, A abort, E error"
+    f"waiting, and why: {', '.join(f'{name[0]} {why}' for name, why in WAITS.items())},\n"
+    "w nobody was tested; # prefill, = decode; the end: S stop, L length, A abort, E error"
 )
 
 
