@@ -25,9 +25,14 @@ def of_uid(uid: int) -> str:
     return UIDS[uid % len(UIDS)]
 
 
-def ink(fill: str) -> str:
-    """Black or white, whichever is easier to read on a fill (WCAG relative luminance)."""
+def luminance(fill: str) -> float:
+    """Relative luminance of ``#rrggbb`` as WCAG has it, 0 to 1."""
     channels = [int(fill[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return BLACK if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else WHITE
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def ink(fill: str) -> str:
+    """Black or white, whichever is easier to read on a fill."""
+    light = luminance(fill) + 0.05
+    return BLACK if light / 0.05 >= 1.05 / light else WHITE
