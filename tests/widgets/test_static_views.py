@@ -14,6 +14,7 @@ from minisgl_widgets.static_pool import lamp_text, summary
 from minisgl_widgets.static_views import VIEWS
 from tests.script import finish_early, overlapped, release
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
+from tests.widgets.tokens import tokens
 
 
 def run(**settings) -> tuple[History, dict[int, str]]:
@@ -215,15 +216,6 @@ def test_an_unknown_view_is_named() -> None:
         view(NAIVE.at(1), "stripe")
 
 
-PAIR = r"var\(--msgl-light, (?P<light>[^)]+)\) var\(--msgl-dark, (?P<dark>[^)]+)\)"
-
-
-def tokens(scheme: str) -> dict[str, str]:
-    """The style sheet's variables in light or in dark, without JupyterLab."""
-    (first,) = re.findall(r"\.msgl, \.msgl-page \{(.*?)\n\}", styles(), re.DOTALL)
-    return dict(re.findall(r"--msgl-([\w-]+): ([^;]*);", re.sub(PAIR, rf"\g<{scheme}>", first)))
-
-
 def test_the_style_sheet_has_the_same_colours() -> None:
     said = tokens("light")
     assert tuple(said[f"u{i}"] for i in range(len(palette.UIDS))) == palette.UIDS
@@ -245,12 +237,3 @@ def test_every_colour_is_said_once() -> None:
     assert twice == {"--msgl-light", "--msgl-dark"}, "only which of the two it is"
     page = (STATIC / "export.html").read_text("utf-8")
     assert not re.findall(r"#[0-9a-f]{6}\b", page), "the page around has the views' colours"
-
-
-@pytest.mark.parametrize(("scheme", "grounds"), [("light", ("#ffffff",)), ("dark", ("#181c20", "#111111"))])
-def test_writing_reads_in_light_and_dark(scheme: str, grounds: tuple[str, ...]) -> None:
-    said = tokens(scheme)
-    for ground in (*grounds, said["soft"]):
-        for name in ("ink", "muted", "good", "bad", "focus", "prefill", "decode"):
-            low, high = sorted(palette.luminance(colour) + 0.05 for colour in (said[name], ground))
-            assert high / low >= 4.5, (name, ground)
