@@ -14,7 +14,7 @@ from minisgl.events.words import WAITS, describe
 from minisgl_widgets import batch_strip, event_log, pool_picture, runs
 from minisgl_widgets.bundle import STATIC
 from minisgl_widgets.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP
-from minisgl_widgets.static_run import batches
+from minisgl_widgets.static_steps import batches
 from tests.fakes import Run
 from tests.widgets.test_page_views import recorded
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from minisgl_widgets.session import Session as Session
     from minisgl_widgets.side_by_side import SideBySide as SideBySide
     from minisgl_widgets.stage import Stage as Stage
-    from minisgl_widgets.static_run import batch_strip as batch_strip
-    from minisgl_widgets.static_run import event_log as event_log
     from minisgl_widgets.static_run import pool_picture as pool_picture
+    from minisgl_widgets.static_steps import batch_strip as batch_strip
+    from minisgl_widgets.static_steps import event_log as event_log
     from minisgl_widgets.static_time import Timeline as Timeline
     from minisgl_widgets.static_views import View as View
     from minisgl_widgets.static_views import view as view
@@ -50,9 +50,9 @@ _HOME = {
     "View": "static_views",
     "WhatIf": "whatif",
     "admission_chart": "charts",
-    "batch_strip": "static_run",
+    "batch_strip": "static_steps",
     "compare": "page_views",
-    "event_log": "static_run",
+    "event_log": "static_steps",
     "evictions": "page_views",
     "export_html": "export",
     "life_lines": "page_views",

@@ -22,6 +22,9 @@ CLOCKS = ("step", "time")
 class SideBySide(Page):
     """Two recorded runs, one player: ``SideBySide(runs.reserve, runs.retract)`` as a cell's last expression.
 
+    The address of an exported page leads to a step of both, as a Replay's does: ``#step=30``, with ``clock=time`` and
+    ``beside=28`` where they share a time and the right run stands at another step.
+
     Args:
         a, b: the runs, of the same requests or not.
         clock: what they share at first; a reader can change it. "step": both stand at the same step. "time": both at
