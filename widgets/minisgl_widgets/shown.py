@@ -38,6 +38,11 @@ def heading(text: str) -> Shown:
     return Shown(text, f"<p><b>{escape(text)}</b></p>")
 
 
+def characters(text: str) -> str:
+    """HTML in which every character is as wide as another: notebooks give ``pre`` alone the font of prose."""
+    return f"<pre><code>{escape(text)}</code></pre>"
+
+
 def together(*parts: Shown) -> Shown:
     """Views below one another as one."""
     return Shown("\n\n".join(part.text for part in parts), "\n".join(part.html for part in parts))

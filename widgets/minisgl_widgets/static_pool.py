@@ -7,7 +7,7 @@ from html import escape
 from minisgl.events.integrity import violations
 from minisgl.events.snapshot import Snapshot
 from minisgl_widgets import palette
-from minisgl_widgets.shown import Texts, box, middle
+from minisgl_widgets.shown import Texts, box, characters, middle
 
 PER_LINE = 64  # pages in one line of the strip
 MOST_PAGES = 4096  # shown one by one; a larger pool is told in numbers
@@ -90,7 +90,7 @@ def strip_html(snap: Snapshot, texts: Texts = None) -> str:
         ]
         lines.append(f"<table>{''.join(rows)}</table>")
     elif snap.num_pages <= MOST_PAGES:
-        lines.append("<pre>" + "\n".join(_strip_lines(snap)) + "</pre>")
+        lines.append(characters("\n".join(_strip_lines(snap))))
     return "\n".join([*lines, f"<p>{escape(_strip_legend(snap))}</p>"])
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from html import escape
 
 from minisgl.events import types as ev
 from minisgl.events.trace import Trace
 from minisgl.events.words import WAITS
 from minisgl_widgets.session import Run, Session
+from minisgl_widgets.shown import characters
 
 WIDTH = 100  # characters a line; a longer run has several steps in each
 MOST = 60  # requests shown: the last ones
@@ -44,7 +44,7 @@ class Timeline:
         return "\n".join([*said, *([f"{left} earlier requests are left out"] if left else []), SIGNS])
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+        return characters(repr(self))
 
 
 def _squeezed(line: str, each: int) -> str:
