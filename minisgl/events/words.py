@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from minisgl.events import types as ev
 
+WAITS = {  # why a request waits, by the verdict of its admission test; ``static/look.js`` says the same
+    "row": "no free row",
+    "budget": "this batch's prefill budget is used up",
+    "pages": "not enough pages",
+    "chunk": "an unfinished prompt goes first",
+}
+
 
 def describe(event: ev.Event) -> str:
     """The event as one sentence; "" for events that only carry times or counters."""
@@ -36,12 +43,8 @@ def count(n: int, noun: str) -> str:
 
 def _admission(e: ev.AdmissionTested) -> str:
     who = f"request {e.uid}"
-    if e.verdict == "chunk":
-        return f"{who} waits: a longer prompt is not finished and goes first"
-    if e.verdict == "row":
-        return f"{who} waits: no free row"
-    if e.verdict == "budget":
-        return f"{who} waits: this batch's prefill budget is used up"
+    if e.verdict not in ("pages", "admitted"):
+        return f"{who} waits: {WAITS[e.verdict]}"
     had = e.available if e.available_locked is None else e.available_locked
     sums = f"needs {e.need}, {e.reserved} promised, {had} in all"
     if e.verdict == "pages":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,8 @@ from minisgl.sim.whatif import sweep, whatif
 from minisgl_widgets import WhatIf
 from minisgl_widgets.differences import differences, say
 from minisgl_widgets.knobs import spaced
+from minisgl_widgets.plot import BOTTOM, HEIGHT, MOST_COLUMNS, TOP
+from minisgl_widgets.static_run import counters
 from minisgl_widgets.whatif_picture import POINTS, thin
 from tests.fakes import thirty
 
@@ -185,6 +188,25 @@ def test_static_forms(what):
     bundle = what._repr_mimebundle_()
     assert bundle["text/plain"] == text and bundle["text/html"] == html
     assert "replayed in" not in text + html, "the wall clock would make it another text each time"
+
+
+def test_the_picture_without_scripts_has_both_runs(what):
+    """In tokens, so that a pool of as many tokens in larger pages is as high."""
+    what.set(num_pages=8, page_size=4)
+    html = what._repr_html_()
+    both = re.findall(r'd="(M[^"]*)" fill="none" stroke="#\w+"', html)
+    exact = []
+    for trace, size in ((what.result.record, 1), (what.result.trace, 4)):
+        c = counters(trace)
+        pages = zip(c["owned_pages"], c["protected_pages"], c["reserved_pages"], strict=True)
+        exact.append([size * sum(parts) for parts in pages])
+    most = max(map(max, exact))
+    assert f"at most {max(exact[1])}, as recorded {max(exact[0])}" in html
+    for path, tokens in zip(both, exact, strict=True):
+        drawn = [float(y) for y in re.findall(r"V([\d.]+)H", path)]
+        if len(tokens) > MOST_COLUMNS:  # the most of each two steps
+            tokens = [max(tokens[i : i + 2]) for i in range(0, len(tokens), 2)]
+        assert drawn == [round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - n / most), 1) for n in tokens]
 
 
 def test_a_cell_that_is_run_again_replaces_its_sliders(trace, monkeypatch):

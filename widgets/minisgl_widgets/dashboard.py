@@ -30,7 +30,7 @@ from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.prompts import PROMPTS
 from minisgl_widgets.stage import Stage
-from minisgl_widgets.static_views import summary
+from minisgl_widgets.static_pool import summary
 
 if TYPE_CHECKING:
     from minisgl.llm import LLM

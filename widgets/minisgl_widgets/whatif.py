@@ -26,6 +26,7 @@ from minisgl_widgets.knobs import AS_RECORDED, Knob, knobs_of, with_value
 from minisgl_widgets.latest import LatestThread
 from minisgl_widgets.stage import Stage
 from minisgl_widgets.whatif_picture import METRICS, Picture, Point
+from minisgl_widgets.whatif_still import pool_then_and_now
 
 SAME_MEMORY = "As many pages as hold the tokens of the recorded pool, whatever the page size."
 EVERY_PAGE = "Record every event of this run and show its pages, tree, queue and requests below, step by step."
@@ -369,7 +370,8 @@ class WhatIf(W.VBox):
     def _repr_html_(self) -> str:
         said = ", ".join(f"{n} = {self.knobs[n].say(v)}" for n, v in self.result.changes.items())
         errors = "".join(f"<p>✕ {escape(line)}</p>" for line in self.errors)
-        return f"<p><b>What if {escape(said or 'everything is as recorded')}?</b></p>{errors}{self._html_table()}"
+        asked = f"<p><b>What if {escape(said or 'everything is as recorded')}?</b></p>"
+        return f"{asked}{errors}{pool_then_and_now(self.result)}{self._html_table()}"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict:
         shown = super()._repr_mimebundle_(**kwargs) or {}
