@@ -173,7 +173,7 @@ def linear(costs: CostModel) -> LinearCost:
     """The roofline's slopes, where each of its terms rules: where a search may begin."""
 
     def seconds(**work: int) -> float:
-        return float(costs.seconds(Work(**dict.fromkeys(Work._fields, 0) | work)))
+        return float(costs.seconds(Work(**dict.fromkeys(Work.__struct_fields__, 0) | work)))
 
     idle = seconds(decode_requests=1)
     return LinearCost(

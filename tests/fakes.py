@@ -13,6 +13,8 @@ import numpy as np
 from minisgl.config import EngineConfig
 from minisgl.core import Batch, BatchResult, SamplingParams, pages_for, slots_of
 from minisgl.errors import LedgerError
+from minisgl.events.recorder import Recorder
+from minisgl.events.trace import Trace
 from minisgl.events.types import Event
 from minisgl.scheduler import Scheduler
 
@@ -225,3 +227,13 @@ class Run:
 
     def of(self, kind: type) -> list:
         return [e for e in self.events if type(e) is kind]
+
+
+def thirty() -> Trace:
+    """30 requests at once, three prefaces between them, each of 19 pages at most, in a pool of 64."""
+    run = Run(num_pages=64, max_seq_len=40, check=False)
+    with Recorder(run, "thirty") as recorder:
+        for i in range(30):
+            run.submit([i % 3] * 6 + [i], 12)
+        run.play()
+    return recorder.trace

@@ -38,6 +38,7 @@ class Mutation:
 ALLOCATOR, RADIX = "kvcache/allocator.py", "kvcache/radix.py"
 CACHE, TABLE, PREFILL = "scheduler/cache.py", "scheduler/table.py", "scheduler/prefill.py"
 SCHEDULER, INBOX = "scheduler/scheduler.py", "scheduler/inbox.py"
+RECEIVE, LEAVING = "scheduler/receive.py", "scheduler/leaving.py"
 
 POLICIES, SETTINGS = "scheduler/policies.py", "scheduler/settings.py"
 
@@ -95,8 +96,12 @@ MUTATIONS = (
         broken="the end by length is judged by what was launched, not by what was received",
         file=SCHEDULER,
         edits={
-            "len(output) == request.max_tokens or end": "request.device_len >= request.end or end",
-            "elif request.remain_len == 0:": "elif request.device_len >= request.end:",
+            "leaving import fail, ": "leaving import fail, finish, ",
+            "                received(self, request)\n": (
+                "                received(self, request)\n"
+                "            if not request.finished and request.device_len >= request.end:\n"
+                "                finish(self, request, 'length')\n"
+            ),
         },
         test=f"{OVERLAP}::test_04_the_oracles_order_and_the_flag_with_the_last_token",
     ),
@@ -110,7 +115,7 @@ MUTATIONS = (
     Mutation(
         case=6,
         broken="a row is given away while the extra step still writes to it",
-        file=SCHEDULER,
+        file=LEAVING,
         edits={"if request.row >= 0 and not request.in_flight:": "if request.row >= 0:"},
         test=f"{OVERLAP}::test_06_a_row_is_not_given_away_while_the_extra_step_writes_to_it",
     ),
@@ -276,7 +281,7 @@ MUTATIONS = (
         case=19,
         broken="the vocabulary is one token larger than it is",
         file=INBOX,
-        edits={"highest >= end:": "highest > end:"},
+        edits={"if vocab is None else vocab\n": "if vocab is None else vocab + 1\n"},
         test=REFUSED,
     ),
     Mutation(
@@ -334,7 +339,7 @@ MUTATIONS = (
         case=24,
         broken="an allocated page stays in the free list",
         file=ALLOCATOR,
-        edits={"[self._free.popleft() for _ in range(n)]": "[self._free[i] for i in range(n)]"},
+        edits={"        self._first += n\n": ""},
         test=f"{FREE_LIST}::test_two_requests_get_two_different_pages",
     ),
     Mutation(
@@ -348,7 +353,7 @@ MUTATIONS = (
         case=25,
         broken="when a page of a group cannot be freed, those before it are lost",
         file=ALLOCATOR,
-        edits={"            self._used = set(range(self.num_pages)).difference(self._free)\n": ""},
+        edits={"            self._used = set(range(self.num_pages)).difference(self)\n": ""},
         test=f"{FREE_LIST}::test_freeing_what_is_not_taken_is_an_error_and_changes_nothing",
     ),
     Mutation(
@@ -549,7 +554,7 @@ MUTATIONS = (
     ),
     Mutation(
         broken="the first one admitted is retracted",
-        file=SCHEDULER,
+        file=LEAVING,
         edits={"request = max(seated.values()": "request = min(seated.values()"},
         test=f"{RETRACTION}::test_the_last_one_admitted_goes",
     ),
@@ -573,12 +578,8 @@ MUTATIONS = (
     ),
     Mutation(
         broken="a retracted chunk goes on",
-        file=SCHEDULER,
-        edits={
-            "            self.prefill.chunked = None\n        if self.bus:\n": (
-                "            pass\n        if self.bus:\n"
-            )
-        },
+        file=LEAVING,
+        edits={"        s.prefill.chunked = None\n": "        pass\n"},
         test=f"{RETRACTION}::test_a_prompt_under_way_gives_way_to_those_who_decode",
     ),
     Mutation(
@@ -626,33 +627,35 @@ MUTATIONS = (
         edits={'    "admitted",\n': ""},
         test=f"{REPLAY}::test_who_was_admitted_first_is_not_in_the_keyframe",
     ),
+    Mutation(
+        broken="whose end was passed in many steps at a time is still read by the steps after it",
+        file="scheduler/advance.py",
+        edits={" - sum([requests[i].device_len + done for i in ending])": ""},
+        test="tests/sim/test_advance.py::test_at_once_or_one_by_one",
+    ),
     # -- aborts and failures -----------------------------------------------------------------------------------------
     Mutation(
         broken="an aborted chunk goes on",
-        file=SCHEDULER,
-        edits={
-            "                self.prefill.chunked = None\n            self.leaving": (
-                "                pass\n            self.leaving"
-            )
-        },
+        file=LEAVING,
+        edits={"        s.prefill.chunked = None\n": "        pass\n"},
         test=f"{CASES}::TestAbort::test_at_any_step",
     ),
     Mutation(
         broken="an aborted request keeps its promise",
-        file=SCHEDULER,
-        edits={"            self.cache.reserve(request, -request.reserved)\n": ""},
+        file=LEAVING,
+        edits={"        s.cache.reserve(request, -request.reserved)\n": ""},
         test=f"{CASES}::TestAbort::test_at_any_step",
     ),
     Mutation(
         broken="an aborted request's pages come back a step late",
-        file=SCHEDULER,
-        edits={"        self.cache.free_gathered()\n        return received": "        return received"},
+        file=RECEIVE,
+        edits={"    s.cache.free_gathered()\n    return received": "    return received"},
         test=f"{CASES}::TestAbort::test_gives_row_and_pages_to_who_is_admitted_in_the_same_step",
     ),
     Mutation(
         broken="an aborted request's row comes back a step late",
-        file=SCHEDULER,
-        edits={"        if request.row >= 0 and not request.in_flight:\n            self._release(request)\n": ""},
+        file=LEAVING,
+        edits={"    if request.row >= 0 and not request.in_flight:\n        _release(s, request)\n": ""},
         test=f"{CASES}::TestAbort::test_gives_row_and_pages_to_who_is_admitted_in_the_same_step",
     ),
     Mutation(

@@ -5,7 +5,7 @@
 
 Outputs are kept on purpose: pytest --nbval compares them, and without outputs it would compare nothing.
 What differs from run to run is removed: timings, ids of live widgets (their text and HTML stay) and editor metadata.
-Of exported pages in a frame (Replay, Tour, Quiz, SideBySide) the text stays.
+Of exported pages (Replay, Tour, Quiz, SideBySide) the frame with the page goes; text and still picture stay.
 A cell that is not compared (tag nbval-ignore-output) keeps the output it has; clear it to store a new one.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-PAGE = "<iframe srcdoc="  # a whole page, scripts and all: too much to store for what GitHub would not show
+# a whole page, scripts and all: too much to store for what GitHub would not show
+PAGE = re.compile(r'<iframe srcdoc="[^"]*"[^>]*></iframe>')
 NOT_COMPARED = "nbval-ignore-output"
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -46,8 +48,8 @@ def normalise(nb: Any) -> Any:
         merged: list[Any] = []
         for output in cell.outputs:
             output.get("data", {}).pop(WIDGET_VIEW, None)
-            if PAGE in output.get("data", {}).get("text/html", ""):
-                del output.data["text/html"]
+            if "text/html" in output.get("data", {}):
+                output.data["text/html"] = PAGE.sub("", output.data["text/html"])
             output.pop("transient", None)
             if "metadata" in output:
                 output["metadata"].pop(WIDGET_VIEW, None)

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from minisgl.events import types as ev
-from minisgl.events.table import Table
+from minisgl.events.table import Table, aligned
 from minisgl.events.words import count
 
 NAN = float("nan")
@@ -106,9 +106,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
                 f"pool of {self.num_pages} pages: {self.evicted_pages} evicted; {self.retractions} retractions "
                 f"({self.lost_tokens} tokens lost), {self.dropped_samples} samples dropped",
                 "",
-                *_aligned(spreads),
+                *aligned(spreads, left=[0]),
                 "",
-                *_aligned(levels),
+                *aligned(levels, left=[0]),
             ]
         )
 
@@ -244,8 +244,3 @@ def _seconds(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value / 1e-6:.3g} us" if value else "0 s"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import Container, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from html import escape
 from importlib import import_module
 from typing import Any
@@ -105,13 +105,8 @@ class Table(Mapping[str, np.ndarray]):
                 fitting.append(column)
             else:
                 break
-        left = {c for c, a in self.items() if a.dtype.kind == "U"}
-        lines = [
-            "  ".join(
-                cells[c][i].ljust(widths[c]) if c in left else cells[c][i].rjust(widths[c]) for c in fitting
-            ).rstrip()
-            for i in range(shown + 1)
-        ]
+        left = [i for i, c in enumerate(fitting) if self[c].dtype.kind == "U"]
+        lines = aligned(list(zip(*(cells[c] for c in fitting), strict=True)), left)
         if shown < len(self):
             lines.append(f"... and {len(self) - shown} more rows")
         if len(fitting) < len(cells):
@@ -133,6 +128,17 @@ class Table(Mapping[str, np.ndarray]):
         )
         more = f"<p>... and {len(self) - shown} more rows</p>" if shown < len(self) else ""
         return f"<b>{escape(self.name)}</b>: {len(self)} rows<table><tr>{head}</tr>{body}</table>{more}"
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:
+    """Lines of cells under one another; the columns in ``left`` start at the left, the others end at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def _array(values: Sequence[Any] | np.ndarray, unit: str) -> np.ndarray:

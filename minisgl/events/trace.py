@@ -17,7 +17,7 @@ from minisgl.events.figures import Figures, figures
 from minisgl.events.history import History
 from minisgl.events.integrity import violations
 from minisgl.events.snapshot import Snapshot
-from minisgl.events.table import Table
+from minisgl.events.table import Table, aligned
 from minisgl.events.types import BatchScheduled, Event, StepFinished
 from minisgl.events.until import Condition, Until
 
@@ -139,10 +139,7 @@ class Trace:
             cached = e.evictable_pages + e.protected_pages
             pool = (e.free_pages, e.owned_pages, cached, e.reserved_pages)
             rows.append((e.step, e.phase, e.num_tokens, e.waiting, e.running, *pool, " ".join(map(str, e.uids))))
-        widths = [max(len(str(row[i])) for row in rows) for i in range(len(names) - 1)]
-        return "\n".join(
-            "  ".join([*(str(v).rjust(w) for v, w in zip(row, widths, strict=False)), str(row[-1])]) for row in rows
-        )
+        return "\n".join(aligned([[str(v) for v in row] for row in rows], left=[names.index("requests")]))
 
     def __len__(self) -> int:
         return len(self.events)

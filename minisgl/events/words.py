@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from minisgl.events import types as ev
 
+WAITS = {  # why a request waits, by the verdict of its admission test; ``static/look.js`` says the same
+    "row": "no free row",
+    "budget": "this batch's prefill budget is used up",
+    "pages": "not enough pages",
+    "chunk": "an unfinished prompt goes first",
+}
+
 
 def describe(event: ev.Event) -> str:
     """The event as one sentence; "" for events that only carry times or counters."""
@@ -36,12 +43,8 @@ def count(n: int, noun: str) -> str:
 
 def _admission(e: ev.AdmissionTested) -> str:
     who = f"request {e.uid}"
-    if e.verdict == "chunk":
-        return f"{who} waits: a longer prompt is not finished and goes first"
-    if e.verdict == "row":
-        return f"{who} waits: no free row"
-    if e.verdict == "budget":
-        return f"{who} waits: this batch's prefill budget is used up"
+    if e.verdict not in ("pages", "admitted"):
+        return f"{who} waits: {WAITS[e.verdict]}"
     had = e.available if e.available_locked is None else e.available_locked
     sums = f"needs {e.need}, {e.reserved} promised, {had} in all"
     if e.verdict == "pages":
@@ -124,31 +127,32 @@ _SENTENCES = {
 
 _SCHEDULER, _CACHE = "minisgl.scheduler.scheduler.Scheduler", "minisgl.scheduler.cache.CacheManager"
 _PREFILL, _RADIX = "minisgl.scheduler.prefill.PrefillManager", "minisgl.kvcache.radix.RadixPrefixCache"
+_RECEIVE, _LEAVING = "minisgl.scheduler.receive", "minisgl.scheduler.leaving"
 # which functions make events of a type: where to read on
 EMITTERS: dict[type[ev.Event], tuple[str, ...]] = {
-    ev.RequestArrived: (f"{_SCHEDULER}._arrive",),
-    ev.RequestRejected: (f"{_SCHEDULER}._refuse",),
-    ev.AbortRequested: (f"{_SCHEDULER}._abort",),
-    ev.RequestRetracted: (f"{_SCHEDULER}._retract_last",),
+    ev.RequestArrived: (f"{_RECEIVE}._arrive",),
+    ev.RequestRejected: (f"{_RECEIVE}._refuse",),
+    ev.AbortRequested: (f"{_RECEIVE}._abort",),
+    ev.RequestRetracted: (f"{_LEAVING}.retract_last",),
     ev.AdmissionTested: (f"{_PREFILL}._admit",),
     ev.PrefixMatched: (f"{_RADIX}.match",),
     ev.RequestAdmitted: (f"{_PREFILL}._enter",),
     ev.PagesAllocated: (f"{_CACHE}.allocate",),
     ev.PagesEvicted: (f"{_RADIX}.evict",),
     ev.CacheCleared: (f"{_CACHE}.clear",),
-    ev.SettingsChanged: (f"{_SCHEDULER}._change",),
+    ev.SettingsChanged: (f"{_RECEIVE}._change",),
     ev.NodeSplit: (f"{_RADIX}._split",),
     ev.NodeInserted: (f"{_RADIX}.insert",),
     ev.NodeLocked: (f"{_RADIX}.lock",),
     ev.NodeUnlocked: (f"{_RADIX}.unlock",),
     ev.BatchScheduled: (f"{_SCHEDULER}._launch",),
     ev.ForwardStarted: (f"{_SCHEDULER}._launch",),
-    ev.ForwardFinished: (f"{_SCHEDULER}._process", f"{_SCHEDULER}._fail"),
+    ev.ForwardFinished: (f"{_SCHEDULER}._process", f"{_LEAVING}.fail"),
     ev.PipelineDrained: (f"{_SCHEDULER}._drained",),
     ev.TokensSampled: (f"{_SCHEDULER}._process",),
     ev.Handoff: (f"{_CACHE}.handoff",),
     ev.PagesFreed: (f"{_CACHE}.free_gathered",),
-    ev.RowReleased: (f"{_SCHEDULER}._release", f"{_SCHEDULER}._retract_last"),
-    ev.RequestFinished: (f"{_SCHEDULER}._finish",),
+    ev.RowReleased: (f"{_LEAVING}._release", f"{_LEAVING}.retract_last"),
+    ev.RequestFinished: (f"{_LEAVING}.finish",),
     ev.StepFinished: (f"{_SCHEDULER}.announce",),
 }

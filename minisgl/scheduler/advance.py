@@ -1,11 +1,12 @@
 """Many decode steps at a time, in closed form: between two decisions a decode step only counts.
 
-As long as nobody arrives, ends or is admitted, every running request gets one token a step, and now and then a page.
-Decoding cannot change what a refused request lacks, so what n such steps leave behind can be written down at once.
+As long as nobody arrives or is admitted, every running request gets one token a step, and now and then a page, until
+it ends. Decoding cannot change what a refused request lacks, so what n such steps leave behind is written down at once.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from minisgl.core import Request
 from minisgl.events import types as ev
 from minisgl.scheduler.cache import CacheManager
+from minisgl.scheduler.executor import Executor
+from minisgl.scheduler.leaving import received, release_completed
 from minisgl.scheduler.policies import PHASES, decode_first, prefill_first
 
 if TYPE_CHECKING:
@@ -20,17 +23,24 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class DecodesAhead(Protocol):
+class DecodesAhead(Executor, Protocol):
     """An executor whose tokens and times are known beforehand."""
 
-    def look_ahead(self, requests: Sequence[Request], n: int, until: float) -> tuple[int, float]:
-        """How many of ``n`` decode steps of this batch can be taken at once, and when the last ends, in seconds.
+    def left(self, requests: Sequence[Request]) -> list[int]:
+        """How many tokens each will still get, the one that ends it included."""
 
-        At least one; fewer than ``n`` if one of the requests stops before, or when one ends at ``until`` or later.
+    def look_ahead(self, size: int, kv: int, n: int, clock: float, until: float) -> tuple[int, float]:
+        """How many of ``n`` decode steps of ``size`` requests come in time, and when the last ends, in seconds.
+
+        The first reads the KV of ``kv`` tokens and begins at ``clock``. The last is the n-th, or the first that ends at
+        ``until`` or later.
         """
 
     def decode_ahead(self, requests: Sequence[Request], n: int, clock: float) -> list[list[int]]:
-        """Take them: each request's next ``n`` tokens; from now on it is ``clock``."""
+        """Each request's next ``n`` tokens, the last of which comes at ``clock``."""
+
+    def be_at(self, t: float) -> None:
+        """It is then, and what was launched so far is done."""
 
 
 class Decoded(NamedTuple):
@@ -45,50 +55,63 @@ class Decoded(NamedTuple):
         return len(self.uids)
 
 
-def advance(s: Scheduler, n: int, until: float) -> ev.StepFinished | None:
-    """Take up to ``n`` steps as ``Scheduler.advance`` says; None if not even one can be taken in closed form."""
+class Stretch(NamedTuple):
+    """Decode steps of the same requests."""
+
+    n: int
+    clock: float  # when the last of them ends, seconds
+    alive: list[int]  # who decodes, as places in the list of requests
+    ending: list[int]  # who of them ends with the last step
+
+
+def advance(s: Scheduler, n: int, until: float) -> list[ev.StepFinished]:
+    """Take up to ``n`` steps as ``Scheduler.advance`` says; none if not even one can be taken in closed form."""
     executor = s.ahead
     if executor is None or not s.running or s.bus or s.config.overlap or s.flying or not s.inbox.empty:
-        return None
+        return []
     if s.phase not in PHASES.values():
-        return None
+        return []
     # a decode step gives nobody in the queue what he lacks, so a test that would change nothing need not be made
     refused = s.phase is prefill_first and s.prefill.refuses()
     if s.prefill.has_work and s.phase is not decode_first and not refused:
-        return None
+        return []
     # after an eviction it is tested again: that may tick the prefix cache, unless it is refused before that
     evicting = refused or not s.prefill.waiting or not s.table.num_free
     requests = [s.running[uid] for uid in sorted(s.running)]
-    n = min([n, *[r.max_tokens - len(r.output_ids) for r in requests]])
+    left = executor.left(requests)
+    n = min(n, min(left) if s.prefill.waiting or s.prefill.chunked else max(left))  # an end may let somebody in
     while n:
-        n, clock = executor.look_ahead(requests, n, until)
-        wanted, unpromised = _wanted(requests, n, s.config.page_size)
+        stretches = _stretches(executor, requests, left, n, until)
+        n = sum([stretch.n for stretch in stretches])
+        wanted, unpromised = _wanted(requests, left, n, s.config.page_size)
         if s.cache.can_take(len(wanted), unpromised, evicting):
             break
         n //= 2
     else:
-        return None
-    tokens = executor.decode_ahead(requests, n, clock)
-    s.prefill.retest = _take(s.cache, requests, wanted, n) or (s.prefill.retest and not refused)
-    ended = []
-    for request, more in zip(requests, tokens, strict=True):
-        output = request.output_ids
-        output += more
-        request.device_len = length = request.device_len + n
-        request.cached_len = request.done_len = length - 1
-        if len(output) == request.max_tokens or more[-1] in request.stop_tokens:
-            ended.append(request)
-    s.batches += n
-    s.table.take_writes()  # who knows its tokens beforehand reads no KV
-    s.cache.take_poison()
-    last = Decoded(s.batches, tuple([r.uid for r in requests]))
-    for request in ended:
-        s.received(request)
-    s.release_completed()
-    return s.announce(last, last, n)
+        return []
+    s.prefill.retest = s.prefill.retest and not refused
+    return _take(s, executor, requests, left, stretches, wanted)
 
 
-def _wanted(requests: Sequence[Request], n: int, page_size: int) -> tuple[list[int], int]:
+def _stretches(
+    executor: DecodesAhead, requests: Sequence[Request], left: Sequence[int], n: int, until: float
+) -> list[Stretch]:
+    """The next ``n`` steps from end to end, not beyond the first that ends at ``until`` or later."""
+    alive, kv = list(range(len(requests))), sum([r.device_len for r in requests])
+    clock, done, stretches = executor.now(), 0, []
+    while True:
+        end = min([left[i] for i in alive])
+        taken, clock = executor.look_ahead(len(alive), kv, min(end, n) - done, clock, until)
+        done += taken
+        ending = [i for i in alive if left[i] == done]
+        stretches.append(Stretch(taken, clock, alive, ending))
+        if done < end or done == n or clock >= until:
+            return stretches
+        kv += len(alive) * taken - sum([requests[i].device_len + done for i in ending])
+        alive = [i for i in alive if left[i] > done]
+
+
+def _wanted(requests: Sequence[Request], left: Sequence[int], n: int, page_size: int) -> tuple[list[int], int]:
     """The pages that ``n`` steps take, step by step and within a step by uid, and how many of them nobody promised.
 
     Each is told as ``step * len(requests) + i``: the step, counted from 0, that needs it, and whose it is.
@@ -97,8 +120,9 @@ def _wanted(requests: Sequence[Request], n: int, page_size: int) -> tuple[list[i
     size, unpromised = len(requests), 0
     for i, request in enumerate(requests):
         first = len(request.pages) * page_size + 1 - request.device_len
-        if first < n:
-            mine = range(first * size + i, n * size, page_size * size)
+        last = left[i] if left[i] < n else n
+        if first < last:
+            mine = range(first * size + i, last * size, page_size * size)
             wanted += mine
             if len(mine) > request.reserved:
                 unpromised += len(mine) - request.reserved
@@ -106,23 +130,57 @@ def _wanted(requests: Sequence[Request], n: int, page_size: int) -> tuple[list[i
     return wanted, unpromised
 
 
-def _take(cache: CacheManager, requests: Sequence[Request], wanted: list[int], n: int) -> bool:
-    """Give each the pages it wants; whether the last of the ``n`` steps evicts for them."""
+def _take(
+    s: Scheduler,
+    executor: DecodesAhead,
+    requests: Sequence[Request],
+    left: Sequence[int],
+    stretches: Sequence[Stretch],
+    wanted: Sequence[int],
+) -> list[ev.StepFinished]:
+    """Leave behind what the stretches leave behind."""
+    events, done, given, size = [], 0, 0, len(requests)
+    for n, clock, alive, ending in stretches:
+        done += n
+        before, given = given, bisect_left(wanted, done * size)
+        if _give(s.cache, requests, wanted[before:given], done - 1):
+            s.prefill.retest = True
+        executor.be_at(clock)
+        s.batches += n
+        last = Decoded(s.batches, tuple([requests[i].uid for i in alive]))
+        if ending:
+            ended = [requests[i] for i in ending]
+            _catch_up(executor, ended, done, clock)
+            for request in ended:
+                received(s, request)
+            release_completed(s)
+        events.append(s.announce(last, last, n))
+    _catch_up(executor, [requests[i] for i in alive if left[i] > done], done, clock)
+    s.table.take_writes()  # who knows its tokens beforehand reads no KV
+    s.cache.take_poison()
+    return events
+
+
+def _give(cache: CacheManager, requests: Sequence[Request], wanted: Sequence[int], final: int) -> bool:
+    """Give each the pages it wants; whether step ``final`` evicts for them."""
     if not wanted:
         return False
     size, evicts = len(requests), False
     if len(wanted) <= cache.free:
-        taken = cache.take(len(wanted))
+        pages = cache.take(len(wanted))
     else:  # leaf by leaf, as each step would
-        taken = []
+        pages = []
         for step, group in groupby(wanted, lambda place: place // size):
             count = len(list(group))
-            evicts = count > cache.free and step == n - 1
-            taken += cache.take(count)
-    runs: dict[int, list[int]] = {}
-    for place, page in zip(wanted, taken, strict=True):
-        runs.setdefault(place % size, []).append(page)
-    cache.give(
-        [requests[i] for i in runs], [len(run) for run in runs.values()], [p for run in runs.values() for p in run]
-    )
+            evicts = step == final and count > cache.free
+            pages += cache.take(count)
+    cache.give_each([requests[place % size] for place in wanted], pages)
     return evicts
+
+
+def _catch_up(executor: DecodesAhead, requests: Sequence[Request], n: int, clock: float) -> None:
+    """Each was in ``n`` batches, the last of which ended at ``clock``."""
+    for request, tokens in zip(requests, executor.decode_ahead(requests, n, clock), strict=True):
+        request.output_ids += tokens
+        request.device_len = length = request.device_len + n
+        request.cached_len = request.done_len = length - 1

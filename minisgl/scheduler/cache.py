@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
+from itertools import chain, compress
 
 from minisgl.config import EngineConfig
 from minisgl.core import PageWrites, Request, pages_for
@@ -34,12 +34,12 @@ class CacheManager:
 
     @property
     def free(self) -> int:
-        return len(self.allocator)
+        return self.allocator.num_free
 
     @property
     def pending(self) -> int:
         """Pages that come free when the batch in flight completes; until then their requests own them."""
-        return sum([len(pages) for _, pages in self.waiting])
+        return sum([len(pages) for _, pages in self.waiting]) if self.waiting else 0
 
     @property
     def owned(self) -> int:
@@ -126,6 +126,16 @@ class CacheManager:
                 kept += promised
         self.reserved -= kept
 
+    def give_each(self, requests: Sequence[Request], pages: Sequence[int]) -> None:
+        """The same, one page to each in turn, where no device need be told."""
+        kept = 0
+        for request, page in zip(requests, pages, strict=True):
+            request.pages.append(page)
+            if request.reserved:
+                request.reserved -= 1
+                kept += 1
+        self.reserved -= kept
+
     # -- giving them back --------------------------------------------------------------------------------------------
 
     def handoff(self, request: Request, finished: bool) -> None:
@@ -200,7 +210,7 @@ class CacheManager:
         if not self._gathered:
             return
         gathered, self._gathered = self._gathered, []
-        pages = [page for _, run in gathered for page in run]
+        pages = list(chain.from_iterable([run for _, run in gathered]))
         self._free(pages)
         if self.bus:
             uids = tuple([uid for uid, run in gathered for _ in run])

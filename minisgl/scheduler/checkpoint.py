@@ -52,8 +52,7 @@ def restore(s: Scheduler, state: dict, hidden: dict[str, Any]) -> None:
     s.steps, s.batches = state["step"], hidden["batches"]
     s.cache.allocator.restore(state["pages"]["order"], state["queue"]["taken"])
     handles = s.cache.prefix.restore(state["nodes"], hidden["prefix"])
-    s.table.generations = [row["generation"] for row in state["rows"]]
-    s.table.free_rows = [i for i, row in enumerate(state["rows"]) if row["uid"] < 0]
+    s.table.restore(state["rows"])
     for kept in hidden["requests"]:
         shown = state["requests"][kept["uid"]]
         request = Request(

@@ -149,8 +149,7 @@ class Inbox:
         if n == 0:
             raise EmptyPromptError("the prompt has no tokens; give at least one")
         end = MOST_TOKENS if vocab is None else vocab
-        lowest, highest = (prompt.min(), prompt.max()) if isinstance(prompt, np.ndarray) else (min(prompt), max(prompt))
-        if lowest < 0 or highest >= end:
+        if not _within(prompt, end):
             position = next(i for i, token in enumerate(prompt) if not 0 <= token < end)
             raise TokenOutOfVocabularyError(
                 f"token {prompt[position]} at position {position}: the vocabulary is 0 to {end - 1}"
@@ -169,3 +168,12 @@ class Inbox:
                 f"lower max_tokens, shorten the prompt or raise num_pages"
             )
         return max_tokens
+
+
+def _within(tokens: Sequence[int] | np.ndarray, end: int) -> bool:
+    """Are all of them in ``[0, end)``?"""
+    if isinstance(tokens, np.ndarray):
+        if tokens.dtype == np.int32:  # the usual prompt: without a sign a negative number is a huge one
+            return np.maximum.reduce(tokens.view(np.uint32)) < end
+        return tokens.min() >= 0 and tokens.max() < end
+    return min(tokens) >= 0 and max(tokens) < end

@@ -66,7 +66,7 @@ class PrefillManager:
         ``beside``: requests that decode in the same batch. What they take unpromised is not promised to a prompt.
         """
         batch: list[Request] = []
-        taken = beyond_promise(beside, self.cache.missing(beside))
+        taken = beyond_promise(beside, self.cache.missing(beside)) if beside else 0
         if self.chunked and budget > 0:
             budget -= self._extend(self.chunked, budget)
             batch.append(self.chunked)

@@ -25,11 +25,12 @@ from minisgl.scheduler.advance import Decoded, DecodesAhead, advance
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.checkpoint import checkpoint, restore
 from minisgl.scheduler.executor import Executor
-from minisgl.scheduler.inbox import Abort, Change, Inbox, Refusal
-from minisgl.scheduler.ledgers import broken_rules, error_text, ledger_state
+from minisgl.scheduler.inbox import Inbox
+from minisgl.scheduler.leaving import fail, received, release_completed, retract_last
+from minisgl.scheduler.ledgers import broken_rules, ledger_state
 from minisgl.scheduler.policies import PHASES
 from minisgl.scheduler.prefill import PrefillManager
-from minisgl.scheduler.settings import apply
+from minisgl.scheduler.receive import receive
 from minisgl.scheduler.table import TableManager
 
 
@@ -68,7 +69,7 @@ class Scheduler:
         self.inbox = Inbox(config, vocab_size, stop_tokens, executor.now)
         self.batches = 0  # launched so far
         self.flying: deque[tuple[Batch, list[Request]]] = deque()  # launched, not yet processed
-        self._decoded: tuple[list[Request], tuple] = [], ()  # who decoded in the last batch, and its columns
+        self.decoded: tuple[list[Request], tuple] = [], ()  # who decoded in the last batch, and its columns
         self.stepping = False
         if start:
             restore(self, *start)
@@ -121,7 +122,7 @@ class Scheduler:
             self.stepping = False
 
     def _step(self) -> ev.StepFinished | None:
-        received = self._receive()
+        received = receive(self)
         launched, processed = self._launch()
         # with overlap the batch just launched stays in flight; what is before it, or all if it broke, is processed
         ahead = 1 if self.config.overlap and self.flying and self.flying[-1][0] is launched else 0
@@ -131,16 +132,19 @@ class Scheduler:
             return None
         return self.announce(launched, processed)
 
-    def advance(self, n: int, until: float = math.inf) -> ev.StepFinished | None:
+    def advance(self, n: int, until: float = math.inf) -> list[ev.StepFinished]:
         """As ``n`` calls of ``step``, fewer at will, and not beyond the first that ends after ``until`` (seconds).
 
         Decode steps between two decisions are taken at once where nobody listens and the executor knows its tokens
-        beforehand (the simulator's does); otherwise it is one ``step``. Gives the last StepFinished, None when there
-        was nothing to do.
+        beforehand (the simulator's does); otherwise it is one ``step``. Gives the StepFinished of the last one, and of
+        those before it in which a request ended; nothing when there was nothing to do.
         """
         self._begin()
         try:
-            return advance(self, n, until) or self._step()
+            events = advance(self, n, until)
+            if not events and (event := self._step()):
+                events.append(event)
+            return events
         finally:
             self.stepping = False
 
@@ -190,61 +194,6 @@ class Scheduler:
         """Batches launched and not yet processed."""
         return len(self.flying)
 
-    def _receive(self) -> bool:
-        received = False
-        for message in self.inbox.take():
-            received = True
-            if isinstance(message, Request):
-                self._arrive(message)
-            elif isinstance(message, Refusal):
-                self._refuse(message)
-            elif isinstance(message, Abort):
-                self._abort(message)
-            elif isinstance(message, Change):
-                self._change(message)
-            else:
-                self.cache.clear()
-                self.prefill.retest = True
-        self.cache.free_gathered()
-        return received
-
-    def _arrive(self, request: Request) -> None:
-        self.requests[request.uid] = request
-        self.prefill.add(request)
-        if self.bus:
-            self.bus.emit(
-                ev.RequestArrived,
-                uid=request.uid,
-                prompt=tuple(request.prompt.tolist()),
-                max_tokens=request.max_tokens,
-                params=request.params,
-                seed=request.seed,
-                stop_tokens=tuple(sorted(request.stop_tokens)),
-                submitted=request.submitted,
-                client_id=request.client_id,
-            )
-
-    def _refuse(self, refusal: Refusal) -> None:
-        self.bus.emit(
-            ev.RequestRejected,
-            uid=refusal.uid,
-            prompt_len=refusal.prompt_len,
-            error=type(refusal.error).__name__,
-            message=str(refusal.error),
-            submitted=refusal.submitted,
-            client_id=refusal.client_id,
-        )
-
-    def _abort(self, abort: Abort) -> None:
-        self.bus.emit(ev.AbortRequested, uid=abort.uid, submitted=abort.submitted)
-        request = self.requests.get(abort.uid)
-        if request is not None:
-            self._finish(request, "abort")
-
-    def _change(self, change: Change) -> None:
-        apply(self, change.settings)
-        self.bus.emit(ev.SettingsChanged, names=tuple(change.settings), values=tuple(change.settings.values()))
-
     def _launch(self) -> tuple[Batch | None, Batch | None]:
         """Put a batch together and launch it; the second is the batch in flight, if its pages had to be waited for."""
         requests = self.phase(self.prefill, self._decodable)
@@ -255,7 +204,7 @@ class Scheduler:
             if self.flying:
                 self._drained("pages", short)
                 drained = self._process()
-            elif not self._retract_last(requests):
+            elif not retract_last(self, requests):
                 break
             requests = [r for r in requests if r.row >= 0]
             missing = self.cache.missing(requests)
@@ -293,7 +242,7 @@ class Scheduler:
             self.flying.pop()
             self.cache.put_back(batch.poison)
             self.table.put_back(batch.page_writes, batch.token_writes)  # other requests' rows wait for some of them
-            self._fail(batch, requests, failure)
+            fail(self, batch, requests, failure)
         return batch, drained
 
     def _prefills(self, request: Request, samples: bool) -> None:
@@ -318,7 +267,7 @@ class Scheduler:
         ends = tuple([r.device_len for r in requests])
         page_writes, token_writes = self.table.take_writes()
         poison = self.cache.take_poison()
-        phase, (those, columns) = "decode", self._decoded
+        phase, (those, columns) = "decode", self.decoded
         if those != requests:  # else they decode again: only lengths differ
             decodes = sum([r.status == "running" for r in requests])
             phase = "mixed" if 0 < decodes < len(requests) else "decode" if decodes else "prefill"
@@ -329,7 +278,7 @@ class Scheduler:
                 tuple([r.params for r in requests]),
                 tuple([r.seed for r in requests]),
             )
-            self._decoded = (requests, columns) if phase == "decode" else ([], ())
+            self.decoded = (requests, columns) if phase == "decode" else ([], ())
         uids, rows, samples, params, seeds = columns
         return Batch(
             number=self.batches,
@@ -350,17 +299,6 @@ class Scheduler:
         batch, _ = self.flying[0]
         self.bus.emit(ev.PipelineDrained, batch=batch.number, reason=reason, short=short, pending=self.cache.pending)
 
-    def _fail(self, batch: Batch, requests: list[Request], failure: Exception) -> None:
-        """The forward broke: its requests end with an error, without the KV it should have made; the engine goes on."""
-        now = self.executor.now()
-        self.bus.emit(ev.ForwardFinished, batch=batch.number, started=now, finished=now, error=error_text(failure))
-        for request in requests:
-            request.in_flight -= 1
-            if not request.finished:
-                request.error = failure
-                self._finish(request, "error")
-        self.release_completed()
-
     def _process(self) -> Batch:
         """Read the oldest batch in flight: append its tokens, end requests, hand KV over, free pages."""
         batch, requests = self.flying.popleft()
@@ -370,7 +308,7 @@ class Scheduler:
         except LedgerError:
             raise  # a rule of our own is broken: nothing that follows could be trusted
         except Exception as failure:
-            self._fail(batch, requests, failure)
+            fail(self, batch, requests, failure)
             return batch
         assert result.number == batch.number, (result.number, batch.number)
         if self.bus:
@@ -392,101 +330,24 @@ class Scheduler:
             output = request.output_ids
             output.append(token)
             if token in request.stop_tokens or len(output) == request.max_tokens or end == request.prefill_len:
-                self.received(request)
-        self.release_completed()
+                received(self, request)
+        release_completed(self)
         return batch
-
-    def received(self, request: Request) -> None:
-        """The request's last token has just come: does it end, or hand over its prompt?"""
-        if request.output_ids[-1] in request.stop_tokens:
-            self._finish(request, "stop")
-        elif request.remain_len == 0:
-            self._finish(request, "length")
-        elif request.done_len == request.prefill_len:
-            self.cache.handoff(request, finished=False)
-            self.prefill.retest = True
-
-    def _retract_last(self, scheduled: list[Request]) -> bool:
-        """Take back the pages of the last one admitted, and queue it again; False if there is only one to take from.
-
-        The first one admitted always goes on, so somebody always ends.
-        """
-        seated = {r.uid: r for r in (*self.running.values(), *scheduled)}
-        if self.prefill.chunked:
-            seated[self.prefill.chunked.uid] = self.prefill.chunked
-        if len(seated) < 2:
-            return False
-        request = max(seated.values(), key=lambda r: r.admitted)
-        lost = request.cached_len - request.handle.length
-        pages = self.cache.retract(request)
-        self.table.free(request.row)
-        self.running.pop(request.uid, None)
-        if self.prefill.chunked is request:
-            self.prefill.chunked = None
-        if self.bus:
-            self.bus.emit(ev.RequestRetracted, uid=request.uid, pages=tuple(pages), lost=lost)
-            self.bus.emit(ev.RowReleased, uid=request.uid, row=request.row, generation=request.generation)
-        request.retract()
-        self.prefill.put_back(request)
-        self.cache.free_gathered()
-        return True
-
-    def _finish(self, request: Request, reason: str) -> None:
-        """End a request. Its pages go to the cache and to the free list, its row back, unless a batch names them."""
-        if request.row >= 0:
-            self.cache.handoff(request, finished=True)
-            self.cache.reserve(request, -request.reserved)
-            self.running.pop(request.uid, None)
-            if self.prefill.chunked is request:
-                self.prefill.chunked = None
-            self.leaving.append(request)
-        else:
-            self.prefill.waiting.remove(request)
-        request.status, request.finish_reason = "finished", reason
-        self._decoded = [], ()  # an idle engine keeps nobody alive
-        del self.requests[request.uid]
-        self.prefill.retest = True
-        if self.bus:
-            self.bus.emit(
-                ev.RequestFinished,
-                uid=request.uid,
-                reason=reason,
-                num_output=len(request.output_ids),
-                error=error_text(request.error),
-            )
-        if request.row >= 0 and not request.in_flight:
-            self._release(request)
-
-    def _release(self, request: Request) -> None:
-        """Give back a finished request's row, and the prefix that it may still hold."""
-        self.leaving.remove(request)
-        self.cache.release(request)
-        self.table.free(request.row)
-        if self.bus:
-            self.bus.emit(ev.RowReleased, uid=request.uid, row=request.row, generation=request.generation)
-        request.row, request.pages = -1, []
-        self.prefill.retest = True
-
-    def release_completed(self) -> None:
-        """Everything that no batch in flight names any more goes back."""
-        for request in [r for r in self.leaving if not r.in_flight]:
-            self._release(request)
-        self.cache.free_gathered()
 
     # -- looking in --------------------------------------------------------------------------------------------------
 
     def counters(self) -> dict[str, Any]:
         """The counters of ``events.Counters``, as of now: requests, and pages."""
-        prefix = self.cache.prefix
+        cache = self.cache
         return {
             "waiting": len(self.prefill.waiting),
             "running": len(self.running),
-            "free_pages": self.cache.free,
-            "reserved_pages": self.cache.reserved,
-            "owned_pages": self.cache.owned,
-            "evictable_pages": prefix.evictable,
-            "protected_pages": prefix.protected,
-            "pending_pages": self.cache.pending,
+            "free_pages": cache.free,
+            "reserved_pages": cache.reserved,
+            "owned_pages": cache.owned,
+            "evictable_pages": cache.prefix.evictable,
+            "protected_pages": cache.prefix.protected,
+            "pending_pages": cache.pending,
         }
 
     def checkpoint(self) -> dict[str, Any]:

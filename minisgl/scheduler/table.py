@@ -18,6 +18,7 @@ class TableManager:
     def __init__(self, num_rows: int) -> None:
         self.generations = [0] * num_rows  # how often each row was handed out; only grows
         self.free_rows = list(range(num_rows))  # a heap: the lowest row first keeps pictures calm
+        self._given: set[int] = set()  # the others
         self._page_writes: list[PageWrites] = []
         self._token_writes: list[TokenWrite] = []
 
@@ -28,12 +29,20 @@ class TableManager:
     def allocate(self) -> tuple[int, int]:
         """A free row and its new generation."""
         row = heapq.heappop(self.free_rows)
+        self._given.add(row)
         self.generations[row] += 1
         return row, self.generations[row]
 
     def free(self, row: int) -> None:
-        assert row not in self.free_rows, f"row {row} is free already"
+        assert row in self._given, f"row {row} is free already"
+        self._given.remove(row)
         heapq.heappush(self.free_rows, row)
+
+    def restore(self, rows: Sequence[dict]) -> None:
+        """Be as ``rows`` of a state say."""
+        self.generations = [row["generation"] for row in rows]
+        self.free_rows = [i for i, row in enumerate(rows) if row["uid"] < 0]
+        self._given = set(range(len(rows))).difference(self.free_rows)
 
     def write_pages(self, row: int, first: int, pages: Sequence[int]) -> None:
         """Queue pages for the device's row, from page ``first`` on. They are copied: the host's row may change."""

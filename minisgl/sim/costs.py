@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from minisgl.core import Batch
 from minisgl.events.types import BatchScheduled
 
 
-class Work(NamedTuple):
+class Work(msgspec.Struct, frozen=True, gc=False):
     """What a batch computes: the terms that its time is made of. Numbers, or arrays of many batches."""
 
     prefill_tokens: Any  # tokens of requests that compute more than one

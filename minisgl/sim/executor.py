@@ -15,9 +15,10 @@ VOCAB = 1 << 15  # drawn tokens are below it
 _DRAWN = [i * 40_503 % VOCAB for i in range(VOCAB)]  # every one once; each request starts elsewhere in this circle
 
 
-def _drawn(uid: int, n: int) -> list[int]:
-    """``n`` tokens that look like nothing, the same whenever they are asked for."""
-    start = uid * 2_654_435_761 % VOCAB
+def _drawn(uid: int, first: int, end: int) -> list[int]:
+    """Tokens ``[first, end)`` of a text that looks like nothing, the same whenever they are asked for."""
+    start = uid * 2_654_435_761 % VOCAB + first
+    n = max(0, end - first)
     return (_DRAWN * (1 + (start + n) // VOCAB))[start : start + n] if start + n > VOCAB else _DRAWN[start : start + n]
 
 
@@ -56,10 +57,10 @@ class SimulatedExecutor:
     def expect(self, request: Request, output: np.ndarray) -> None:
         """A request generates ``output``; beyond it tokens are drawn, by uid and position, that do not stop it."""
         known = output[: request.max_tokens + 1].tolist()
-        drawn = _drawn(request.uid, request.max_tokens + 1)[len(known) :]
+        drawn = _drawn(request.uid, len(known), request.max_tokens + 1)
         for end in sorted(request.stop_tokens, reverse=True):  # the one below is looked at next
             drawn = [VOCAB + end if token == end else token for token in drawn]
-        tokens = known + drawn
+        tokens = known + drawn if known else drawn
         self._tokens[request.uid] = tokens
         self._prompts[request.uid] = request.prompt_len
         if request.stop_tokens:
@@ -100,19 +101,24 @@ class SimulatedExecutor:
 
     # many decode steps at once: see ``minisgl.scheduler.advance.DecodesAhead``
 
-    def look_ahead(self, requests: Sequence[Request], n: int, until: float) -> tuple[int, float]:
+    def left(self, requests: Sequence[Request]) -> list[int]:
+        left = [r.max_tokens - len(r.output_ids) for r in requests]
         if self._stops:
-            n = min([n, *[self._stops[r.uid] - len(r.output_ids) for r in requests if r.uid in self._stops]])
-        kv, clock, size, seconds = sum([r.device_len for r in requests]), self.clock, len(requests), self.costs.seconds
+            for i, request in enumerate(requests):
+                if request.uid in self._stops:
+                    left[i] = min(left[i], self._stops[request.uid] - len(request.output_ids))
+        return left
+
+    def look_ahead(self, size: int, kv: int, n: int, clock: float, until: float) -> tuple[int, float]:
+        seconds = self.costs.seconds
         for step in range(1, n + 1):
-            clock += float(seconds(Work(0, size, kv, kv)))
+            clock += seconds(Work(0, size, kv, kv))
             if clock >= until:
-                return step, clock
+                return step, float(clock)
             kv += size
-        return n, clock
+        return n, float(clock)
 
     def decode_ahead(self, requests: Sequence[Request], n: int, clock: float) -> list[list[int]]:
-        self.clock = self._busy_until = clock
-        self.last_token |= dict.fromkeys([r.uid for r in requests], clock)
-        tokens = self._tokens
-        return [tokens[r.uid][(k := len(r.output_ids)) : k + n] for r in requests]
+        uids, tokens = [r.uid for r in requests], self._tokens
+        self.last_token |= dict.fromkeys(uids, clock)
+        return [tokens[uid][(has := len(r.output_ids)) : has + n] for uid, r in zip(uids, requests, strict=True)]

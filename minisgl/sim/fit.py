@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from msgspec.structs import astuple
 
 from minisgl.errors import CostError
 from minisgl.events import types as ev
@@ -71,7 +72,7 @@ def fit(trace: Trace) -> Fitted:
             "use roofline(model, device)"
         )
     seconds = np.array([e.finished - e.started for e in finished])
-    works = np.array([work_of(scheduled[e.batch]) for e in finished], float)
+    works = np.array([astuple(work_of(scheduled[e.batch])) for e in finished], float)
     terms = np.column_stack((np.ones(len(works)), works))
     held = np.arange(len(seconds)) % HELD_OUT == HELD_OUT - 1
     host = _host(trace)

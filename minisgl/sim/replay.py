@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from minisgl import errors
 from minisgl.config import EngineConfig
 from minisgl.core import Request
-from minisgl.events import Event, Snapshot, Subscription
 from minisgl.events import types as ev
 from minisgl.events.recorder import Recorder
 from minisgl.events.trace import Trace
@@ -20,6 +18,7 @@ from minisgl.scheduler import Scheduler
 from minisgl.scheduler.inbox import Abort, Change, ClearCache, Message, Refusal
 from minisgl.sim.costs import DEFAULT, CostModel
 from minisgl.sim.executor import SimulatedExecutor
+from minisgl.sim.source import SchedulerSource
 from minisgl.sim.workload import recorded_outputs
 
 
@@ -136,24 +135,15 @@ def failures(trace: Trace) -> dict[int, tuple[str, Exception]]:
     return found
 
 
-class Replayed:
+class Replayed(SchedulerSource):
     """A scheduler that runs a record again, as a Recorder wants it."""
 
     def __init__(self, scheduler: Scheduler, trace: Trace) -> None:
-        self.scheduler, self.trace = scheduler, trace
-        self.lock = RLock()
-
-    def snapshot(self) -> Snapshot:
-        return self.scheduler.snapshot()
-
-    def checkpoint(self) -> dict[str, Any]:
-        return self.scheduler.checkpoint()
-
-    def on(self, event_type: type[Event] | None, fn: Callable[[Any], object]) -> Subscription:
-        return self.scheduler.bus.on(event_type, fn)
+        super().__init__(scheduler)
+        self.trace = trace
 
     def drain(self) -> None:
-        pass
+        """Nothing: a batch that the record left in flight stays there."""
 
     def token_text(self, token: int) -> str:
         return self.trace.texts.get(token, str(token))

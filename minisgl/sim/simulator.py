@@ -6,25 +6,25 @@ import heapq
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from threading import RLock
 from typing import Any
 
 from minisgl.collector import no_collection
 from minisgl.config import EngineConfig
 from minisgl.core import Request
 from minisgl.errors import ConfigError, RequestError
-from minisgl.events import Event, Snapshot, StepFinished, Subscription
+from minisgl.events import StepFinished
 from minisgl.events.until import Condition, Stop, run_until
 from minisgl.scheduler import Scheduler
 from minisgl.sim.costs import DEFAULT, CostModel
 from minisgl.sim.executor import SimulatedExecutor
 from minisgl.sim.outcome import Outcome
+from minisgl.sim.source import SchedulerSource
 from minisgl.sim.workload import Workload
 
 FAR = 1 << 30  # steps at a time, at most
 
 
-class Simulator:
+class Simulator(SchedulerSource):
     """The engine's scheduler without a model; a ``Recorder`` takes it as it takes an LLM.
 
     Args:
@@ -42,8 +42,7 @@ class Simulator:
             config = replace(config, max_seq_len=config.num_pages * config.page_size)
         self.config = config
         self.executor = SimulatedExecutor(costs)
-        self.scheduler = Scheduler(config, self.executor)
-        self.lock = RLock()
+        super().__init__(Scheduler(config, self.executor))
         self._steps: Iterator[StepFinished] = iter(())  # of the workload that was begun
 
     def run(self, workload: Workload, watch: Callable[[float], object] | None = None) -> Outcome:
@@ -99,27 +98,15 @@ class Simulator:
                 at, uid = heapq.heappop(aborts)
                 scheduler.abort(uid, origin + at)
             due = min(arrival.at if arrival else math.inf, aborts[0][0] if aborts else math.inf)
-            event = scheduler.advance(FAR, origin + due)
-            if event is not None:
-                yield event
+            events = scheduler.advance(FAR, origin + due)
+            if events:
+                yield from events
             elif arrival is None:
                 return
             else:
                 executor.wait_until(origin + arrival.at)
 
     # -- what a Recorder wants of its source -------------------------------------------------------------------------
-
-    def snapshot(self) -> Snapshot:
-        return self.scheduler.snapshot()
-
-    def checkpoint(self) -> dict[str, Any]:
-        return self.scheduler.checkpoint()
-
-    def on(self, event_type: type[Event] | None, fn: Callable[[Any], object]) -> Subscription:
-        return self.scheduler.bus.on(event_type, fn)
-
-    def drain(self) -> None:
-        self.scheduler.drain()
 
     def token_text(self, token: int) -> str:
         return str(token)

@@ -41,6 +41,7 @@ def test_a_tour_leads_and_a_quiz_marks(open_notebook: Any, dark: bool) -> None:
     page = open_notebook(NOTEBOOK, dark=dark, width=1400, height=1100)
     assert page.trouble() == []
     tour, quiz = frame(page, ".msgl-tour"), frame(page, ".msgl-quiz")
+    page.wait_for_function("() => !document.querySelector('.msgl-still')")  # nothing is there twice
     for inside in (tour, quiz):  # JupyterLab's theme, inside too
         inside.locator(f"body[data-jp-theme-light={str(not dark).lower()}]").wait_for()
     lead(tour)

@@ -63,6 +63,8 @@ def test_a_reader_runs_steps_and_goes_back(open_notebook: Any, shoot: Any) -> No
     radix.wait_for_step(16)
     assert naive.pool() == (64, 0, 0, 0) and radix.pool() == (6, 0, 58, 0)
     assert radix.stage.locator(".msgl-lamp").get_attribute("data-sound") == "true"
+    chart = page.locator(".jp-OutputArea-output.js-plotly-plot")
+    assert chart.count() == 1 and "promised, not taken yet" not in chart.inner_text(), "the chart, not its still"
     radix.stage.scroll_into_view_if_needed()
     shoot(radix.stage, "dashboard-radix-end")
 

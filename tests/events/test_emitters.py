@@ -15,8 +15,10 @@ def sites(folder: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for path in sorted(folder.rglob("*.py")):
         module = ".".join(path.with_suffix("").relative_to(folder.parent).parts)
-        for cls in [n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.ClassDef)]:
-            for function in [n for n in cls.body if isinstance(n, ast.FunctionDef)]:
+        body = ast.parse(path.read_text("utf-8")).body
+        scopes = [(module, body), *((f"{module}.{n.name}", n.body) for n in body if isinstance(n, ast.ClassDef))]
+        for scope, inside in scopes:
+            for function in [n for n in inside if isinstance(n, ast.FunctionDef)]:
                 calls = [n for n in ast.walk(function) if isinstance(n, ast.Call)]
                 named = [c.func.attr for c in calls if isinstance(c.func, ast.Attribute)]
                 for call in calls:
@@ -28,7 +30,7 @@ def sites(folder: Path) -> dict[str, set[str]]:
                     elif "deliver" not in named:
                         continue
                     if made.attr in {t.__name__ for t in EVENT_TYPES}:
-                        found[made.attr].add(f"{module}.{cls.name}.{function.name}")
+                        found[made.attr].add(f"{scope}.{function.name}")
     return found
 
 

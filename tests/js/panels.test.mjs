@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./modules.mjs";
 
-const { placesOf, placeAt, timeOf } = await load("pair.js");
+const { placesOf, placeAt, placeIn, timeOf } = await load("pair.js");
 const { Quiz, markOf, resultOf } = await load("quiz.js");
 const { paragraphsOf } = await load("tour.js");
 
@@ -21,6 +21,21 @@ test("on the clock of time each stands at the last step that was over", () => {
 test("steps that take no time are passed over together", () => {
   assert.deepEqual(placesOf([[0, 0, 0, 4], [0, 4, 4]], "time"), [[0, 0], [2, 0], [3, 2]]);
   assert.deepEqual(placesOf([[0], [0]], "time"), [[0, 0]]);
+});
+
+test("an address means a place of the pair, not of one run", () => {
+  const said = (text) => new URLSearchParams(text);
+  const together = placesOf([[0, 10, 20, 30], [0, 5]], "step");
+  const [long, short] = [[3, 3], [0, 0]];
+  assert.equal(placeIn(together, said("step=2"), short), 2);
+  assert.equal(placeIn(together, said("step=5&clock=step"), long), 2);
+  assert.equal(placeIn(placesOf([[0, 5], [0, 10, 20, 30]], "step"), said("step=3"), short), 3, "the longer run is the right one");
+  assert.equal(placeIn(together, said("step=99"), short), 3);
+  assert.equal(placeIn(together, said("view=chart"), short), undefined);
+  assert.equal(placeIn(together, said("step=x"), short), undefined);
+  const places = placesOf([[0, 10, 20, 30], [0, 5, 12, 14, 20]], "time");
+  for (const [place, [a, b]] of places.entries()) assert.equal(placeIn(places, said(`step=${a + 3}&beside=${b + 3}`), long), place);
+  assert.deepEqual(places[placeIn(places, said("step=1&beside=4"), short)], [1, 1], "there is no such place: the first of the left run's");
 });
 
 test("ten thousand steps have their places at once", () => {

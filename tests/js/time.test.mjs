@@ -31,7 +31,7 @@ test("a wait is cut where its reason changes, and says behind whom", () => {
   assert.deepEqual(waiting.map(({ behind }) => behind), [[2, 4], [4], [], [7]]);
   const said = lifeOf(span({ arrived: 2 }), waiting);
   assert.match(said, /request 4, 8 prompt tokens: arrives in step 2; waits in steps 2 to 4: not enough pages \(first behind 2\); waits in step 5: no free row;/);
-  assert.match(said, /waits in steps 6 to 8: nobody was tested; waits in steps 9 to 10: the prefill budget is used up \(behind 7\)$/);
+  assert.match(said, /waits in steps 6 to 8: nobody was tested; waits in steps 9 to 10: this batch's prefill budget is used up \(behind 7\)$/);
 });
 
 test("prefill ends with the step that computes the prompt's end, and its beginning was cached", () => {

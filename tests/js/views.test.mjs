@@ -33,7 +33,7 @@ test("a verdict says its numbers, and since when", () => {
   const none = { ...base, need: null, free: null, evictable: null, pending: null, reserved: null };
   assert.deepEqual(availableOf(none), { before: null, after: null });
   assert.equal(verdictOf({ ...none, verdict: "row" }, 3), "waits: no free row (since step 1)");
-  assert.equal(verdictOf({ ...none, verdict: "chunk" }, 1), "waits: an unfinished chunk goes first");
+  assert.equal(verdictOf({ ...none, verdict: "chunk" }, 1), "waits: an unfinished prompt goes first");
   assert.equal(verdictOf({ ...none, verdict: "budget" }, 1), "waits: this batch's prefill budget is used up");
 });
 

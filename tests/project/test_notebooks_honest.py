@@ -14,6 +14,8 @@ from typing import Any
 import nbformat
 import pytest
 
+from minisgl_widgets import Quiz, SideBySide, Tour, runs
+
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb")) if (ROOT / "notebooks").exists() else []
 
@@ -69,6 +71,23 @@ def problems(text: str) -> list[str]:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
 def test_notebook_is_honest(path: Path) -> None:
     assert problems(path.read_text(encoding="utf-8")) == []
+
+
+def test_pages_are_stored_as_they_are_now() -> None:
+    """Their cells are not compared, because the frame with the page is not stored; the rest of them is, here."""
+    made = {
+        "tour": Tour.of("shared_preface"),
+        "quiz": Quiz(runs.load("small_cache"), seed=3),
+        "pair": SideBySide(runs.load("reserve"), runs.load("retract")),
+    }
+    stored = {}
+    for path in NOTEBOOKS:
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.source in made:
+                (stored[cell.source],) = (output.data for output in cell.outputs)
+    for name, page in made.items():
+        html = f'<div class="msgl-still">{page.still().html}</div>'
+        assert stored[name] == {"text/html": html, "text/plain": repr(page)}, "clear the cell, and make notebooks"
 
 
 def honest() -> Any:

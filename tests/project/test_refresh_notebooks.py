@@ -53,6 +53,21 @@ def test_two_runs_give_the_same_bytes(refresh: Any, tmp_path: Path) -> None:
     assert once.endswith(b"}\n")
 
 
+def test_of_a_page_what_needs_no_script_stays(refresh: Any, tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.ipynb",
+        "from minisgl_widgets import Replay, runs\nreplay = Replay(runs.five_prompts)\nlen(replay._repr_html_())",
+        "replay",
+    )
+    assert refresh.main([str(path)]) == 0
+    nb: Any = nbformat.read(path, as_version=4)
+    (output,) = nb.cells[1].outputs
+    assert output.data["text/plain"].startswith("Replay(steps 0 to 16: step=16, free=6, owned=0")
+    assert output.data["text/html"].startswith('<div class="msgl-still"><p><b>Five prompts')
+    assert "<svg" in output.data["text/html"] and "iframe" not in output.data["text/html"]
+    assert len(path.read_text("utf-8")) < 30_000 < int(nb.cells[0].outputs[0].data["text/plain"])
+
+
 def test_what_is_not_compared_stays_as_it_was_stored(refresh: Any, tmp_path: Path) -> None:
     path = write(tmp_path / "a.ipynb", "import time\ntime.time_ns()", "time.time_ns()")
     nb: Any = nbformat.read(path, as_version=4)

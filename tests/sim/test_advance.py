@@ -56,7 +56,7 @@ def run(config, rows, at_once: bool):
     longest = min(60, config["num_pages"] * config["page_size"])
     simulator = Simulator(EngineConfig(max_seq_len=longest, **config))
     if not at_once:
-        simulator.scheduler.advance = lambda n, until: simulator.scheduler.step()
+        simulator.scheduler.advance = lambda n, until: [e for e in [simulator.scheduler.step()] if e]
     outcome = simulator.run(workload(rows))
     simulator.scheduler.check_integrity()
     state = simulator.snapshot().to_dict()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import astuple
 
 from minisgl.config import EngineConfig
 from minisgl.core import SamplingParams
@@ -166,7 +167,7 @@ def test_a_share_of_the_peak_an_overhead_and_more_devices() -> None:
 def test_many_works_at_once_are_the_same_as_one_by_one() -> None:
     costs = roofline("Qwen3-8B", "L4", tp=2)
     works = [Work(0, 1, 100, 100), Work(4096, 0, 4096, 8_390_656), Work(512, 16, 20_000, 150_000)]
-    together = costs.seconds(Work(*np.array(works).T))
+    together = costs.seconds(Work(*np.array([astuple(work) for work in works]).T))
     assert together.tolist() == pytest.approx([costs.seconds(w) for w in works])
     kv = np.arange(1000, 1500, 10)
     assert costs.seconds(Work(0, 10, kv, kv)).shape == kv.shape

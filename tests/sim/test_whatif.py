@@ -14,20 +14,14 @@ from minisgl.sim.costs import LinearCost
 from minisgl.sim.simulator import Simulator
 from minisgl.sim.whatif import sweep, whatif
 from minisgl.sim.workload import Workload
-from tests.fakes import Run
+from tests.fakes import Run, thirty
 
 COSTS = LinearCost(constant=0.01, prefill_token=0.001, decode_request=0.0001)
 
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    """30 requests at once, three prefaces between them, in a pool of 64 pages."""
-    run = Run(num_pages=64, max_seq_len=40, check=False)
-    with Recorder(run, "thirty") as recorder:
-        for i in range(30):
-            run.submit([i % 3] * 6 + [i], 12)
-        run.play()
-    return recorder.trace
+    return thirty()
 
 
 def test_no_change_no_difference(trace):

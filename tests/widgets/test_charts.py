@@ -12,7 +12,7 @@ from minisgl.events.recorder import Recorder
 from minisgl.events.trace import Trace
 from minisgl.events.types import AdmissionTested
 from minisgl_widgets import admission_chart, pool_chart
-from minisgl_widgets.charts import counters
+from minisgl_widgets.static_run import counters
 from tests.script import finish_early, overlapped, release
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
 

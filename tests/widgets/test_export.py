@@ -21,15 +21,17 @@ from minisgl.events.types import PagesEvicted
 from minisgl.events.words import count, describe
 from minisgl.scheduler import Scheduler
 from minisgl_widgets import runs
-from minisgl_widgets.bundle import STATIC, bundle, order, styles
+from minisgl_widgets.bundle import STATIC, bundle, order
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
+from minisgl_widgets.palette import luminance
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.replay import Replay
 from minisgl_widgets.session import Session
 from tests.chromium import skip_or_fail
 from tests.fakes import HashExecutor
 from tests.script import finish_early, overlapped, release
+from tests.widgets.tokens import tokens
 
 
 def node() -> str:
@@ -130,34 +132,21 @@ def test_a_circle_of_imports_is_an_error(tmp_path: Path) -> None:
         order("a.js", tmp_path)
 
 
-def luminance(colour: str) -> float:
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-
 def contrast(a: str, b: str) -> float:
     low, high = sorted((luminance(a), luminance(b)))
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_text_keeps_the_contrast_of_wcag_aa(dark: bool) -> None:
-    blocks = re.findall(r"\.msgl \{([^}]*--msgl-ink: #[^}]*)\}", styles())
-    assert len(blocks) == 3, "light, dark by JupyterLab, dark by the system"
-    tokens = dict(re.findall(r"--msgl-([\w-]+): (#\w+);", blocks[0])) | {"bg": "#ffffff"}
-    if dark:
-        by_lab, by_system = (dict(re.findall(r"--msgl-([\w-]+): (#\w+);", b)) for b in blocks[1:])
-        assert by_system == by_lab | {"bg": by_system["bg"]}, "the two dark blocks differ"
-        tokens |= by_system
-    tokens = {k: "#" + "".join(2 * c for c in v[1:]) if len(v) == 4 else v for k, v in tokens.items()}
+@pytest.mark.parametrize(("scheme", "jupyterlab"), [("light", "#ffffff"), ("dark", "#111111")])
+def test_text_keeps_the_contrast_of_wcag_aa(scheme: str, jupyterlab: str) -> None:
+    said = {k: "#" + "".join(2 * c for c in v[1:]) if len(v) == 4 else v for k, v in tokens(scheme).items()}
+    said["lab"] = jupyterlab
     pairs = [(f"u{i}", f"u{i}-ink") for i in range(7)] + [(k, f"{k}-ink") for k in ("evictable", "protected")]
-    pairs += [
-        (ground, text) for ground in ("bg", "soft") for text in ("ink", "muted", "good", "bad", "prefill", "decode")
-    ]
+    texts = ("ink", "muted", "good", "bad", "prefill", "decode")
+    pairs += [(ground, text) for ground in ("bg", "lab", "soft") for text in texts]
     pairs += [("free", "ink"), ("tint", "ink"), ("bad", "bg")]
     for ground, text in pairs:
-        assert contrast(tokens[ground], tokens[text]) >= 4.5, (ground, text, contrast(tokens[ground], tokens[text]))
+        assert contrast(said[ground], said[text]) >= 4.5, (ground, text, contrast(said[ground], said[text]))
 
 
 def test_the_same_record_gives_the_same_bytes(shared: History, tmp_path: Path) -> None:

@@ -136,11 +136,11 @@ def test_two_moments_as_text(trace: Trace) -> None:
     assert re.search(rf"^free_pages +{a.counters['free_pages']} +{b.counters['free_pages']}", text, re.MULTILINE)
     moved = sum(x != y and -1 not in (x, y) for x, y in zip(a.pages.owner, b.pages.owner, strict=True))
     assert re.search(rf"^changed owner +{moved} ", text, re.MULTILINE)
-    new = [int(i) for i in re.findall(r"^(\d+) +new ", text, re.MULTILINE)]
+    new = [int(i) for i in re.findall(r"^ *(\d+) +new ", text, re.MULTILINE)]
     assert new == [i for i in b.tree if i not in a.tree]
     for uid, r in b.requests.items():
         if uid not in a.requests:
-            assert re.search(rf"^{uid} +new, {r.status}", text, re.MULTILINE)
+            assert re.search(rf"^ *{uid}  new, {r.status}", text, re.MULTILINE)
     assert "0 requests changed" in repr(compare(a, a)) and "0 tree nodes changed" in compare(a, a)._repr_html_()
 
 

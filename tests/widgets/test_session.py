@@ -99,6 +99,7 @@ def test_a_replay_is_a_page_in_a_frame(trace: Trace) -> None:
     assert set(shown) == {"text/plain", "text/html"}
     assert shown["text/plain"].startswith("Replay(steps 0 to 16: step=16, free=2, owned=0")
     html = shown["text/html"]
-    assert html.startswith('<iframe srcdoc="') and html.endswith("</iframe>")
+    assert html.startswith('<iframe srcdoc="')
+    assert html.endswith(f'></iframe><div class="msgl-still">{replay.still().html}</div>')
     srcdoc = html.removeprefix('<iframe srcdoc="').split('"')[0]
     assert unescape(srcdoc) == Replay(trace).html(), "nothing in the page ends the attribute"

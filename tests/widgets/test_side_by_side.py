@@ -98,3 +98,56 @@ def test_one_player_moves_both(chromium: Any, tmp_path: Path) -> None:
     assert page.page.locator(".msgl-play").first.get_attribute("aria-pressed") == "false", "going somewhere stops it"
     assert page.problems == []
     page.context.close()
+
+
+def test_an_address_leads_there_and_both_charts_have_one_scale(chromium: Any, tmp_path: Path) -> None:
+    """The shorter run is on the left, and its pool is the smaller one."""
+    traces = runs.load("small_cache"), runs.load("reserve")
+    path = SideBySide(*traces).export_html(tmp_path / "pair.html")
+
+    def steps(page: Opened) -> list[int]:
+        page.settle()
+        return [int(side["step"]) for side in page.data(".msgl-side .msgl[data-step]")]
+
+    page = Opened(chromium, path, "#step=30&req=2")
+    assert steps(page) == [30, 30]
+    assert [m["uid"] for m in page.data(".msgl-request.msgl-hi")] == ["2", "2"], "held in both"
+    page.page.keyboard.press("ArrowRight")
+    page.page.wait_for_url("**#step=31&clock=step&req=2&view=chart")
+    page.page.evaluate("location.hash = '#step=70'")
+    assert steps(page) == [traces[0].history.last, 70], "the longer run's step"
+    page.page.locator(".msgl-clock").select_option("time")
+    for _ in range(3):
+        page.page.keyboard.press("ArrowLeft")
+    there, (pair,) = steps(page), page.data(".msgl-pair")
+    page.page.wait_for_url(f"**#step={there[0]}&beside={there[1]}&clock=time&*")
+    again = Opened(chromium, path, page.page.evaluate("location.hash"))
+    assert steps(again) == there
+    assert again.data(".msgl-pair")[0]["place"] == pair["place"] and pair["clock"] == "time"
+    again.page.evaluate("location.hash = '#step=1&beside=1&clock=step&view=timeline'")
+    again.page.wait_for_selector(".msgl-side:nth-child(1) .msgl-timeline")
+    again.page.wait_for_selector(".msgl-side:nth-child(2) .msgl-timeline")
+    assert again.problems == []
+    again.context.close()
+
+    page.page.evaluate("location.hash = '#step=20&clock=step'")
+    assert steps(page) == [20, 20]
+    pages, last = 96, traces[1].history.last
+    assert [(c["steps"], c["pages"]) for c in page.data(".msgl-pool-chart")] == [(str(last), str(pages))] * 2
+    (x, y), (x2, y2) = page.page.eval_on_selector_all(
+        ".msgl-pool-chart",
+        """(all) => all.map((el) => [el.querySelector(".msgl-a-here").getAttribute("x1"),
+        [...el.querySelectorAll(".msgl-axes text")].map((t) => t.textContent)])""",
+    )
+    assert (x, y) == (x2, y2), "the same step is at the same place, under the same numbers"
+    left, right = page.page.eval_on_selector_all(
+        ".msgl-a-line", "(all) => all.map((el) => el.getBBox()).map((box) => [box.x, box.width])"
+    )
+    assert left[0] == right[0] and left[1] / right[1] == pytest.approx(traces[0].history.last / last, abs=0.001)
+    box = page.page.locator(".msgl-chart").first.bounding_box()
+    page.page.mouse.click(box["x"] + float(x), box["y"] + 60)
+    assert steps(page) == [20, 20], "where a step is drawn, a click goes to it"
+    page.page.mouse.click(box["x"] + box["width"] - 12, box["y"] + 60)
+    assert steps(page)[0] == traces[0].history.last, "beyond the run's end: its end"
+    assert page.problems == []
+    page.context.close()

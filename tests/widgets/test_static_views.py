@@ -9,10 +9,12 @@ import pytest
 from minisgl.events import History, Snapshot
 from minisgl.events.recorder import Recorder
 from minisgl_widgets import palette, view
-from minisgl_widgets.bundle import styles
-from minisgl_widgets.static_views import VIEWS, lamp_text, summary
+from minisgl_widgets.bundle import STATIC, styles
+from minisgl_widgets.static_pool import lamp_text, summary
+from minisgl_widgets.static_views import VIEWS
 from tests.script import finish_early, overlapped, release
 from tests.widgets.fake_llm import ORACLE, ORACLE_PARAMS, FakeLLM
+from tests.widgets.tokens import tokens
 
 
 def run(**settings) -> tuple[History, dict[int, str]]:
@@ -215,12 +217,23 @@ def test_an_unknown_view_is_named() -> None:
 
 
 def test_the_style_sheet_has_the_same_colours() -> None:
-    light = styles().split("\n}", 1)[0]
-    said = dict(re.findall(r"--msgl-([\w-]+):\s*(#[0-9a-f]{3,6})\b", light))
+    said = tokens("light")
     assert tuple(said[f"u{i}"] for i in range(len(palette.UIDS))) == palette.UIDS
-    assert f"--msgl-u{len(palette.UIDS)}:" not in light
+    assert f"u{len(palette.UIDS)}" not in said
     for kind in ("free", "evictable", "protected"):
         assert said[kind] == palette.KINDS[kind]
     assert (said["line"], said["bad"]) == (palette.LINE, palette.BAD)
     long = {"#000": palette.BLACK, "#fff": palette.WHITE}
     assert [long[said[f"u{i}-ink"]] for i in range(7)] == [palette.ink(colour) for colour in palette.UIDS]
+    assert f"var(--msgl-decode) {45}%, var(--msgl-bg)" in styles()
+    mixed = [round(0.45 * int(said["decode"][i : i + 2], 16) + 0.55 * 255) for i in (1, 3, 5)]
+    assert "#" + "".join(f"{channel:02x}" for channel in mixed) == palette.DECODE
+
+
+def test_every_colour_is_said_once() -> None:
+    css = re.sub(r"/\*.*?\*/", "", styles(), flags=re.DOTALL)
+    said = re.findall(r"(--msgl-[\w-]+):", css)
+    twice = {name for name in said if said.count(name) > 1}
+    assert twice == {"--msgl-light", "--msgl-dark"}, "only which of the two it is"
+    page = (STATIC / "export.html").read_text("utf-8")
+    assert not re.findall(r"#[0-9a-f]{6}\b", page), "the page around has the views' colours"

@@ -95,7 +95,7 @@ def test_a_long_run_has_several_steps_in_a_character() -> None:
     assert trace.history.last == 153 > WIDTH
     said = repr(Timeline(trace)).splitlines()
     assert said[:3] == ["requests: steps 1 to 153, 2 in a character", f"0 |#{'=' * 74}L", f"1 |{'r' * 75}#=L"]
-    assert Timeline(trace)._repr_html_().startswith("<pre>requests: steps")
+    assert Timeline(trace)._repr_html_().startswith("<pre><code>requests: steps")
 
 
 def show(page: Opened, *views: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,6 @@ pytest.importorskip("plotly", reason="WhatIf needs the extra [lab]")
 
 from plotly.basedatatypes import Undefined
 
-from minisgl import Recorder
 from minisgl.errors import ConfigError
 from minisgl.events.trace import Trace
 from minisgl.sim.costs import LinearCost
@@ -21,22 +21,18 @@ from minisgl.sim.whatif import sweep, whatif
 from minisgl_widgets import WhatIf
 from minisgl_widgets.differences import differences, say
 from minisgl_widgets.knobs import spaced
+from minisgl_widgets.plot import BOTTOM, HEIGHT, MOST_COLUMNS, TOP
+from minisgl_widgets.static_run import counters
 from minisgl_widgets.this_cell import ThisCell
 from minisgl_widgets.whatif_picture import POINTS, thin
-from tests.fakes import Run
+from tests.fakes import thirty
 
 COSTS = LinearCost(constant=0.01, prefill_token=0.001, decode_request=0.0001)
 
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    """30 requests at once, three prefaces between them, each of 19 pages at most, in a pool of 64."""
-    run = Run(num_pages=64, max_seq_len=40, check=False)
-    with Recorder(run, "thirty") as recorder:
-        for i in range(30):
-            run.submit([i % 3] * 6 + [i], 12)
-        run.play()
-    return recorder.trace
+    return thirty()
 
 
 @pytest.fixture
@@ -232,6 +228,25 @@ def test_static_forms(what):
     bundle = what._repr_mimebundle_()
     assert bundle["text/plain"] == text and bundle["text/html"] == html
     assert "replayed in" not in text + html, "the wall clock would make it another text each time"
+
+
+def test_the_picture_without_scripts_has_both_runs(what):
+    """In tokens, so that a pool of as many tokens in larger pages is as high."""
+    what.set(num_pages=8, page_size=4)
+    html = what._repr_html_()
+    both = re.findall(r'd="(M[^"]*)" fill="none" stroke="#\w+"', html)
+    exact = []
+    for trace, size in ((what.result.record, 1), (what.result.trace, 4)):
+        c = counters(trace)
+        pages = zip(c["owned_pages"], c["protected_pages"], c["reserved_pages"], strict=True)
+        exact.append([size * sum(parts) for parts in pages])
+    most = max(map(max, exact))
+    assert f"at most {max(exact[1])}, as recorded {max(exact[0])}" in html
+    for path, tokens in zip(both, exact, strict=True):
+        drawn = [float(y) for y in re.findall(r"V([\d.]+)H", path)]
+        if len(tokens) > MOST_COLUMNS:  # the most of each two steps
+            tokens = [max(tokens[i : i + 2]) for i in range(0, len(tokens), 2)]
+        assert drawn == [round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - n / most), 1) for n in tokens]
 
 
 def test_a_cell_that_is_run_again_replaces_its_sliders(trace, monkeypatch):

@@ -3,10 +3,10 @@
 ``Dashboard(llm)`` drives an engine and shows it live; ``Stage(trace)`` plays a recorded run, ``Replay(trace)`` plays it
 without a kernel as well, ``Tour`` with a text that leads through it, ``Quiz`` with questions about it, ``SideBySide``
 beside another one on the same clock; ``runs`` are recorded ones that come with the package. ``WhatIf(trace)`` puts a
-run under sliders. ``view(snapshot)`` is a picture in text and HTML, and so are ``life_lines(trace)``,
-``page_table(snapshot)``, ``evictions(snapshot, pages)``, ``compare(a, b)`` and ``Timeline(trace)``; ``pool_chart`` and
-``admission_chart`` are Plotly figures; ``export_html`` writes a page. A ``Session`` is a run with the step that several
-of them share.
+run under sliders. ``view(snapshot)`` is a picture in text and HTML, and so are ``pool_picture(trace)``,
+``batch_strip(trace)``, ``event_log(trace)``, ``life_lines(trace)``, ``Timeline(trace)``, ``page_table(snapshot)``,
+``evictions(snapshot, pages)`` and ``compare(a, b)``; ``pool_chart`` and ``admission_chart`` are Plotly figures;
+``export_html`` writes a page. A ``Session`` is a run with the step that several of them share.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from minisgl_widgets.session import Session as Session
     from minisgl_widgets.side_by_side import SideBySide as SideBySide
     from minisgl_widgets.stage import Stage as Stage
+    from minisgl_widgets.static_run import pool_picture as pool_picture
+    from minisgl_widgets.static_steps import batch_strip as batch_strip
+    from minisgl_widgets.static_steps import event_log as event_log
     from minisgl_widgets.static_time import Timeline as Timeline
     from minisgl_widgets.static_views import View as View
     from minisgl_widgets.static_views import view as view
@@ -47,12 +50,15 @@ _HOME = {
     "View": "static_views",
     "WhatIf": "whatif",
     "admission_chart": "charts",
+    "batch_strip": "static_steps",
     "compare": "page_views",
+    "event_log": "static_steps",
     "evictions": "page_views",
     "export_html": "export",
     "life_lines": "page_views",
     "page_table": "page_views",
     "pool_chart": "charts",
+    "pool_picture": "static_run",
     "view": "static_views",
 }
 __all__ = [*_HOME, "runs"]

@@ -1,4 +1,7 @@
-"""Plotly figures for notebooks: small, the same bytes each time, so that a test compares the numbers in them."""
+"""Plotly figures for notebooks: small, the same bytes each time, so that a test compares the numbers in them.
+
+Each carries its numbers as text and plain HTML as well, for whoever does not draw Plotly.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from minisgl.events.snapshot import Snapshot
 from minisgl.events.trace import Trace
 from minisgl.events.types import AdmissionTested
 from minisgl_widgets import palette
-from minisgl_widgets.static_views import tests_of
+from minisgl_widgets.static_decisions import ledger, tests_of
+from minisgl_widgets.static_run import counters, pool_picture
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
+    from minisgl_widgets.still_figure import StillFigure
 
 AREAS = {  # of the pool chart, from the bottom up: counter -> name, colour
     "owned_pages": ("owned by requests", palette.KINDS["owned"]),
@@ -35,35 +39,12 @@ BAR_HEIGHT = 22  # pixels
 CHART_EDGES = 130  # pixels above and below the bars
 
 
-def counters(run: Trace | History, scheduled: bool = False) -> dict[str, list[int]]:
-    """The counters of every step from 1 on, and ``step`` itself.
-
-    ``scheduled``: as BatchScheduled saw them (after allocation, before processing), instead of at the step's end; a
-    step that scheduled nothing keeps those of its end.
-    """
-    history = run if isinstance(run, History) else run.history
-    now = dict(history.at(history.first).counters)
-    columns: dict[str, list[int]] = {"step": []} | {name: [] for name in now}
-    for index, delta in enumerate(history.deltas):
-        at_launch = None
-        for kind, path, *what in delta:
-            if kind == "column" and path[0] == "counters":
-                names, _, news = what
-                now |= dict(zip(names, news if isinstance(news, (tuple, list)) else [news] * len(names), strict=True))
-            elif path == ("batch",):
-                at_launch = dict(now)
-        columns["step"].append(history.first + index + 1)
-        for name, value in (at_launch if scheduled and at_launch else now).items():
-            columns[name].append(value)
-    return columns
-
-
-def pool_chart(run: Trace | History, scheduled: bool = False, title: str = "") -> Figure:
+def pool_chart(run: Trace | History, scheduled: bool = False, title: str = "") -> StillFigure:
     """Who has the pages, over the steps, stacked to the whole pool; the line is what is taken or promised."""
-    import plotly.graph_objects as go
+    from minisgl_widgets.still_figure import StillFigure
 
     data = counters(run, scheduled)
-    chart = go.Figure(layout=_layout(title or "Pages over the steps", "step", "pages"))
+    chart = StillFigure(layout=_layout(title or "Pages over the steps", "step", "pages"))
     for name, (label, colour) in AREAS.items():
         line = {"width": 1, "color": palette.LINE, "shape": "hv"}
         chart.add_scatter(
@@ -73,13 +54,13 @@ def pool_chart(run: Trace | History, scheduled: bool = False, title: str = "") -
     spoken_for = [a + b + c - d for a, b, c, d in zip(*(data[name] for name in taken), strict=True)]
     line = {"color": palette.BAD, "width": 2, "dash": "dot", "shape": "hv"}
     chart.add_scatter(x=data["step"], y=spoken_for, name="owned, locked or promised", mode="lines", line=line)
-    return chart
+    return chart.with_still(pool_picture(run, scheduled))
 
 
-def admission_chart(tests: Snapshot | Iterable[AdmissionTested], title: str = "") -> Figure:
+def admission_chart(tests: Snapshot | Iterable[AdmissionTested], title: str = "") -> StillFigure:
     """Every test's inequality as bars, one below the other: what is asked, what is to be had, and that once the prefix
     is locked. Each test has its own bars, also when a request is tested again in a later step."""
-    import plotly.graph_objects as go
+    from minisgl_widgets.still_figure import StillFigure
 
     listed = tests_of(tests) if isinstance(tests, Snapshot) else list(tests)
     labels: list[str] = []
@@ -100,7 +81,7 @@ def admission_chart(tests: Snapshot | Iterable[AdmissionTested], title: str = ""
             for name in parts:
                 parts[name].append(values.get(name) or 0)
     last = places[-1] if places else 0.0
-    chart = go.Figure(layout=_layout(title or "Admission", "pages", "") | {"barmode": "stack", "bargap": 0.15})
+    chart = StillFigure(layout=_layout(title or "Admission", "pages", "") | {"barmode": "stack", "bargap": 0.15})
     chart.layout.height = CHART_EDGES + round(BAR_HEIGHT * (last + 1))
     chart.layout.yaxis = {"tickvals": places, "ticktext": labels, "range": [last + 0.5, -0.5], "automargin": True}
     chart.layout.yaxis.update(ticks="outside", ticklen=6, tickcolor=palette.LINE, zeroline=False)
@@ -111,7 +92,7 @@ def admission_chart(tests: Snapshot | Iterable[AdmissionTested], title: str = ""
             text = [v or "" for v in widths]
             bar = {"text": text, "textangle": 0, "textposition": "inside", "constraintext": "none"}
             chart.add_bar(x=widths, y=places, orientation="h", width=0.85, name=name, marker=_bar(name), **bar)
-    return chart
+    return chart.with_still(ledger(listed))
 
 
 def _bar(name: str) -> dict[str, Any]:

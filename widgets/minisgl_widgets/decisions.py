@@ -11,16 +11,12 @@ from typing import Any
 
 from minisgl.events import types as ev
 from minisgl.events.trace import Trace
-from minisgl.events.words import count, pages
+from minisgl.events.words import WAITS, count, pages
 from minisgl_widgets.moment import Moment
 from minisgl_widgets.quiz_question import QuizQuestion
 
-VERDICTS = {
-    "admitted": "It is admitted.",
-    "pages": "It waits: too few pages could be had.",
-    "row": "It waits: no row of the page table is free.",
-    "budget": "It waits: this batch's prefill budget is used up.",
-    "chunk": "It waits: a longer prompt is not finished and goes first.",
+VERDICTS = {"admitted": "It is admitted."} | {
+    name: f"It waits: {WAITS[name]}." for name in ("pages", "row", "budget", "chunk")
 }
 FATES = {
     "locked": "Still the cache's: only this request's lock changes.",

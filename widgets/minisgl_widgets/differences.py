@@ -7,6 +7,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from minisgl.config import EngineConfig
+from minisgl.events.table import aligned
 from minisgl.sim.outcome import Outcome
 from minisgl.sim.whatif import WhatIf
 
@@ -117,14 +118,7 @@ def say(unit: str, value: float) -> str:
 
 
 def as_text(lines: list[Difference]) -> str:
-    rows = [HEADS, *lines]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADS))]
-    return "\n".join(
-        "  ".join(
-            [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in (1, 2, 3)), row[4]],
-        ).rstrip()
-        for row in rows
-    )
+    return "\n".join(aligned([HEADS, *lines], left=(0, 4)))
 
 
 def as_html(lines: list[Difference]) -> str:

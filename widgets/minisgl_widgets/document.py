@@ -14,6 +14,10 @@ from typing import Any, NamedTuple
 from minisgl.events.words import count
 from minisgl_widgets.bundle import STATIC, bundle, styles
 from minisgl_widgets.session import Session
+from minisgl_widgets.shown import Shown, together
+from minisgl_widgets.static_requests import requests_html, requests_text
+from minisgl_widgets.static_run import pool_picture
+from minisgl_widgets.static_time import Timeline
 
 HEIGHT = 900  # pixels of a frame, until the page inside has measured itself
 
@@ -36,12 +40,18 @@ class Document(ABC):
 
     What a notebook stores is the whole page that ``export_html`` writes, in a frame: it works in a notebook that is
     opened again without a kernel, in what nbconvert makes of it, and on a colleague's machine. A frame asks for trust:
-    JupyterLab shows those of a notebook that it does not trust once a cell was run, or the notebook trusted.
+    JupyterLab shows those of a notebook that it does not trust once a cell was run, or the notebook trusted. Behind the
+    frame stands the same run without scripts, for whoever drops frames, as GitHub does; the page in the frame, as soon
+    as it works, takes that away.
     """
 
     @abstractmethod
     def content(self) -> Content:
         """What it holds now."""
+
+    @abstractmethod
+    def still(self) -> Shown:
+        """The same without scripts, for terminals, GitHub and nbconvert; its text's first line says what this is."""
 
     def html(self) -> str:
         """The page; the same content gives the same text."""
@@ -62,13 +72,21 @@ class Document(ABC):
         path.write_text(self.html(), "utf-8", newline="\n")
         return path
 
+    def __repr__(self) -> str:
+        return self.still().text
+
     def _repr_html_(self) -> str:
-        page, said = escape(self.html()), escape(repr(self))
-        style = f"width: 100%; height: {HEIGHT}px; border: 0"
-        return f'<iframe srcdoc="{page}" title="{said}" style="{style}">{said}</iframe>'
+        return self._framed(self.still())
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+        still = self.still()
+        return {"text/plain": still.text, "text/html": self._framed(still)}
+
+    def _framed(self, still: Shown) -> str:
+        page, said = escape(self.html()), escape(still.text.partition("\n")[0])
+        style = f"width: 100%; height: {HEIGHT}px; border: 0"
+        frame = f'<iframe srcdoc="{page}" title="{said}" style="{style}"></iframe>'
+        return f'{frame}<div class="msgl-still">{still.html}</div>'
 
 
 def _record(record: bytes) -> str:
@@ -81,3 +99,11 @@ def facts_of(session: Session) -> str:
     pool = history.at(history.first)
     steps, pages = count(len(history.deltas), "step"), count(pool.num_pages, "page")
     return f"{steps}, {pages} of {count(pool.page_size, 'token')}"
+
+
+def still_of(session: Session) -> Shown:
+    """A run without scripts: its pool and its requests over the steps, and what was asked and said."""
+    history, timeline = session.history, Timeline(session)
+    end = history.at(history.last)
+    said = Shown(requests_text(end, session.texts), requests_html(end, session.texts))
+    return together(pool_picture(session), Shown(repr(timeline), timeline._repr_html_()), said)

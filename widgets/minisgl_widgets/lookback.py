@@ -8,7 +8,7 @@ from minisgl.events.history import History
 from minisgl.events.snapshot import Snapshot
 from minisgl.events.trace import Trace
 from minisgl_widgets.feed import Feed
-from minisgl_widgets.static_views import summary
+from minisgl_widgets.static_pool import summary
 
 
 class LookBack:

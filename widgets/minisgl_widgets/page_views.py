@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from html import escape
 
 import numpy as np
@@ -20,26 +19,13 @@ from minisgl.events.state import CACHE, FREE, NodeState, RequestState
 from minisgl.events.trace import Trace
 from minisgl.events.words import count
 from minisgl_widgets import palette
-from minisgl_widgets.static_views import MOST_ROWS, Texts, _Chip, _pages, _plain, _Prose, _section
+from minisgl_widgets.shown import Chip, Prose, Shown, Texts, middle, page_list, plain, table
 
 COLUMNS, ROWS = 96, 32  # cells of the life lines: steps across, pages down
 CELL = 7  # pixels
 POLICIES: Mapping[str, Callable[[NodeState], int]] = {"lru": lambda node: node.used, "fifo": lambda node: 0}
+ENTRIES = 240  # characters of a page table's row
 COMPARED = ("status", "reason", "verdict", "row", "cached_len")
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A view in its two forms."""
-
-    text: str = field(repr=False)
-    html: str = field(repr=False)
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return self.html
 
 
 # -- life lines ------------------------------------------------------------------------------------------------------
@@ -127,14 +113,14 @@ def evictions(snap: Snapshot, pages: int = 0, policy: str = "lru", texts: Texts 
         node = snap.tree[i]
         goes = given < pages - free
         given += len(node.pages) if goes else 0
-        said = _Prose(_plain(node.tokens, texts))
-        rows.append((place, "goes" if goes else "", i, said, _Prose(_pages(node.pages)), node.used))
+        said = Prose(plain(node.tokens, texts))
+        rows.append((place, "goes" if goes else "", i, said, Prose(page_list(node.pages)), node.used))
     lack = max(0, pages - free - given)
     asked = f"a request of {count(pages, 'page')}, {free} of them free, pushes out {count(given, 'page')}"
     title = f"who goes next after step {snap.step} ({policy})" + (f"; {asked}" if pages else "")
     title += f"; {lack} more could not be had" if lack else ""
     heads = ("", "", "node", "tokens", "pages", "last used")
-    return _shown(title, heads, rows)
+    return table(title, heads, rows)
 
 
 # -- page table ------------------------------------------------------------------------------------------------------
@@ -145,26 +131,22 @@ def page_table(snap: Snapshot, per_page: bool = False, texts: Texts = None) -> S
     rows: list[tuple] = []
     for number, row in enumerate(snap.rows):
         if row.uid < 0:
-            rows.append((number, row.generation, "free", "", _Prose("")))
+            rows.append((number, row.generation, "free", "", Prose("")))
             continue
         r = snap.requests[row.uid]
         written = -(-r.cached_len // snap.page_size) if per_page else r.cached_len
         entries = list(r.pages) if per_page else _slots(r, snap.page_size)
         done, ahead = (" ".join(map(str, part)) for part in (entries[:written], entries[written:]))
-        said = f"{_middle(done)} [{_middle(ahead)}]" if ahead else _middle(done)
-        rows.append((number, row.generation, _Chip(row.uid), r.matched, _Prose(said)))
+        said = f"{middle(done, ENTRIES)} [{middle(ahead, ENTRIES)}]" if ahead else middle(done, ENTRIES)
+        rows.append((number, row.generation, Chip(row.uid), r.matched, Prose(said)))
     what = "pages" if per_page else f"slots (page × {snap.page_size} + place)"
-    return _shown(
+    return table(
         f"page table after step {snap.step}: {what}", ("row", "generation", "request", "cached", "entries"), rows
     )
 
 
 def _slots(request: RequestState, page_size: int) -> list[int]:
     return [page * page_size + j for page in request.pages for j in range(page_size)]
-
-
-def _middle(text: str, most: int = 240) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
 # -- two moments -----------------------------------------------------------------------------------------------------
@@ -181,19 +163,19 @@ def compare(a: Snapshot, b: Snapshot, texts: Texts = None) -> Shown:
     }
     title = f"from step {a.step} to step {b.step}"
     rows: list[tuple] = [(name, a.counters[name], n, _change(n - a.counters[name])) for name, n in b.counters.items()]
-    rows += [(name, "", int(which.sum()), _pages(np.flatnonzero(which).tolist())) for name, which in parts.items()]
-    sections = [_shown(title, ("", "before", "after", ""), [tuple(map(_Prose, map(str, row))) for row in rows])]
+    rows += [(name, "", int(which.sum()), page_list(np.flatnonzero(which).tolist())) for name, which in parts.items()]
+    sections = [table(title, ("", "before", "after", ""), [tuple(map(Prose, map(str, row))) for row in rows])]
     changed = [uid for uid in b.requests if _differs(a.requests.get(uid), b.requests[uid])]
-    requests = [(_Chip(uid), _Prose(_moved(a.requests.get(uid), b.requests[uid]))) for uid in changed]
-    sections.append(_shown(f"{count(len(changed), 'request')} changed", ("request", "how"), requests))
-    nodes = [(i, "new", _Prose(_plain(b.tree[i].tokens, texts))) for i in b.tree if i not in a.tree]
-    nodes += [(i, "gone", _Prose(_plain(a.tree[i].tokens, texts))) for i in a.tree if i not in b.tree]
+    requests = [(Chip(uid), Prose(_moved(a.requests.get(uid), b.requests[uid]))) for uid in changed]
+    sections.append(table(f"{count(len(changed), 'request')} changed", ("request", "how"), requests))
+    nodes = [(i, "new", Prose(plain(b.tree[i].tokens, texts))) for i in b.tree if i not in a.tree]
+    nodes += [(i, "gone", Prose(plain(a.tree[i].tokens, texts))) for i in a.tree if i not in b.tree]
     nodes += [
-        (i, "split", _Prose(f"{len(a.tree[i].tokens)} tokens, now {len(b.tree[i].tokens)}"))
+        (i, "split", Prose(f"{len(a.tree[i].tokens)} tokens, now {len(b.tree[i].tokens)}"))
         for i in b.tree
         if i in a.tree and len(b.tree[i].tokens) < len(a.tree[i].tokens)
     ]
-    sections.append(_shown(f"{count(len(nodes), 'tree node')} changed", ("node", "what", "tokens"), nodes))
+    sections.append(table(f"{count(len(nodes), 'tree node')} changed", ("node", "what", "tokens"), nodes))
     return Shown("\n".join(s.text for s in sections), "\n".join(s.html for s in sections))
 
 
@@ -217,13 +199,3 @@ def _moved(a: RequestState | None, b: RequestState) -> str:
     said += [f"{_change(len(b.output) - len(a.output))} tokens"] if len(a.output) != len(b.output) else []
     said += [f"KV {a.cached_len} to {b.cached_len}"] if a.cached_len != b.cached_len else []
     return ", ".join(said) or "another verdict or row"
-
-
-def _shown(title: str, heads: tuple[str, ...], rows: list[tuple]) -> Shown:
-    """A heading and a table, in text and in HTML; the first rows if there are many."""
-    listed = rows[:MOST_ROWS]
-    title += f" ({len(rows) - MOST_ROWS} more are left out)" if len(rows) > MOST_ROWS else ""
-    cells = [[str(int(v)) if isinstance(v, _Chip) else str(v) for v in row] for row in [heads, *listed]]
-    wide = [max(len(row[i]) for row in cells) for i in range(len(heads))]
-    lines = ["  ".join(text.ljust(w) for text, w in zip(row, wide, strict=True)).rstrip() for row in cells]
-    return Shown("\n".join([title, *(lines if listed else [])]), _section(title, heads, listed))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
+from collections.abc import Callable
+from html import escape
 from random import Random
 
 import msgspec
@@ -17,6 +19,7 @@ from minisgl_widgets.feed import Feed
 from minisgl_widgets.quiz_question import TOPICS, QuizQuestion
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.session import Session
+from minisgl_widgets.shown import Shown, heading, together
 
 FORETELLERS = ("eviction", "questions")  # tabs that say what will happen
 
@@ -79,19 +82,39 @@ class Quiz(Document):
         assert records[0] is not None
         return records[0], records[1:]
 
-    def __repr__(self) -> str:
+    def still(self) -> Shown:
+        """The questions alone: a picture of the run would answer them. In HTML the answers are folded away."""
         topics = Counter(q.topic for q in self.questions)
         said = ", ".join(f"{topics[t]} on {t}" for t in TOPICS if topics[t])
-        return f"Quiz({self.title}: {count(len(self.questions), 'question')}, {said}; seed {self.seed})"
+        what = f"Quiz({self.title}: {count(len(self.questions), 'question')}, {said}; seed {self.seed})"
+        asked = "".join(map(_html, self.questions))
+        return together(heading(what), Shown(self._text(_choices), f"<ol>{asked}</ol>"))
 
     def text(self) -> str:
         """Questions and answers for a terminal, or for whoever corrects."""
+        return self._text(_answer)
+
+    def _text(self, below: Callable[[QuizQuestion], list[str]]) -> str:
         lines = []
         for i, q in enumerate(self.questions, 1):
-            lines.append(f"{i}. [{q.topic}] {q.prompt}")
-            lines += [f"   {'*' if n == q.answer else '-'} {choice}" for n, choice in enumerate(q.choices)]
-            lines.append(f"   {q.said if not q.choices else ''} {q.why}".replace("    ", "   "))
+            lines += [f"{i}. [{q.topic}] {q.prompt}", *(f"   {line}" for line in below(q))]
         return "\n".join(lines)
+
+
+def _choices(q: QuizQuestion) -> list[str]:
+    return [f"- {choice}" for choice in q.choices]
+
+
+def _answer(q: QuizQuestion) -> list[str]:
+    choices = [f"{'*' if n == q.answer else '-'} {choice}" for n, choice in enumerate(q.choices)]
+    return [*choices, q.why if choices else f"{q.said} {q.why}"]
+
+
+def _html(q: QuizQuestion) -> str:
+    choices = "".join(f"<li>{escape(choice)}</li>" for choice in q.choices)
+    told = f"{q.choices[q.answer] if q.choices else q.said} {q.why}"
+    answer = f"<details><summary>the answer</summary>{escape(told)}</details>"
+    return f"<li><i>{q.topic}</i>: {escape(q.prompt)}{f'<ul>{choices}</ul>' if choices else ''}{answer}</li>"
 
 
 def choose(candidates: list[QuizQuestion], most: int, seed: int) -> list[QuizQuestion]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from minisgl_widgets.document import Content, Document, facts_of
+from html import escape
+
+from minisgl_widgets.document import Content, Document, facts_of, still_of
 from minisgl_widgets.session import Run, Session
+from minisgl_widgets.shown import Shown, together
 
 
 class Replay(Document):
@@ -17,10 +20,15 @@ class Replay(Document):
     def __init__(self, run: Run, title: str = "") -> None:
         self.session = Session(run, title=title)
 
-    def content(self) -> Content:
-        title = self.session.title or "A run of minisgl"
-        return Content(title, facts_of(self.session), [self.session.record()])
+    @property
+    def title(self) -> str:
+        return self.session.title or "A run of minisgl"
 
-    def __repr__(self) -> str:
+    def content(self) -> Content:
+        return Content(self.title, facts_of(self.session), [self.session.record()])
+
+    def still(self) -> Shown:
         history = self.session.history
-        return f"Replay(steps {history.first} to {history.last}: {self.session.summary()})"
+        what = f"Replay(steps {history.first} to {history.last}: {self.session.summary()})"
+        head = f"<p><b>{escape(self.title)}</b><br>{escape(what)}</p>"
+        return together(Shown(what, head), still_of(self.session))

@@ -9,7 +9,7 @@ from minisgl_widgets.driver import Driver
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.proof import Proof
 from minisgl_widgets.stage import Stage
-from minisgl_widgets.static_views import summary
+from minisgl_widgets.static_pool import summary
 
 PROVEN = 2_000  # steps at most whose record is verified without being asked: a fifth of a second
 CLOSED = "the engine was closed"

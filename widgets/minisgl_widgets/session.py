@@ -14,7 +14,8 @@ from minisgl_widgets.feed import Feed
 from minisgl_widgets.lookback import LookBack
 from minisgl_widgets.questions import answers
 from minisgl_widgets.record import Encoder
-from minisgl_widgets.static_views import summary, view
+from minisgl_widgets.static_pool import summary
+from minisgl_widgets.static_views import view
 
 Selection = dict[str, Any] | None  # as in the browser: {"kind": "page" | "node" | "uid", that kind: its number}
 KINDS = ("page", "node", "uid")

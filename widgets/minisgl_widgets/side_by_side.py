@@ -8,15 +8,22 @@ from minisgl.events.diff import Diff
 from minisgl.events.trace import Trace
 from minisgl.events.types import StepFinished
 from minisgl.events.words import count, describe
+from minisgl_widgets.differences import say
 from minisgl_widgets.document import Content, Document, facts_of
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.session import Session
+from minisgl_widgets.shown import Prose, Shown, heading, table, together
+from minisgl_widgets.static_run import pool_picture
+from minisgl_widgets.static_time import Timeline
 
 CLOCKS = ("step", "time")
 
 
 class SideBySide(Document):
     """Two recorded runs, one player: ``SideBySide(runs.reserve, runs.retract)`` as a cell's last expression.
+
+    The address of an exported page leads to a step of both, as a Replay's does: ``#step=30``, with ``clock=time`` and
+    ``beside=28`` where they share a time and the right run stands at another step.
 
     Args:
         a, b: the runs, of the same requests or not.
@@ -54,9 +61,43 @@ class SideBySide(Document):
     def title(self) -> str:
         return " | ".join(session.title or "a run" for session in self.sessions)
 
-    def __repr__(self) -> str:
+    def still(self) -> Shown:
         differing = count(len(self.diff), "differing event")
-        return f"SideBySide({self.title}: {differing} in {count(len(self.diff.per_step), 'step')})"
+        what = f"SideBySide({self.title}: {differing} in {count(len(self.diff.per_step), 'step')})"
+        heads = ("", *(session.title or "a run" for session in self.sessions))
+        settings = [(Prose(name), *map(str, values)) for name, values in self.diff.config.items()]
+        pair = zip(*(_figures(session.trace) for session in self.sessions), strict=True)
+        rows = [*settings, *((Prose(name), mine, other) for (name, mine), (_, other) in pair)]
+        return together(heading(what), table(self._parted(), heads, rows), *map(self._still, self.sessions))
+
+    def _parted(self) -> str:
+        first = self.diff.first
+        if first is None:
+            return "no event differs"
+        said = [(e and (describe(e) or type(e).__name__)) or "nothing" for e in (first.this, first.other)]
+        return f"they part in step {first.step}: {' | '.join(said)}"
+
+    def _still(self, session: Session) -> Shown:
+        """One of them, on the scale of the larger one, so that they can be compared."""
+        histories = [s.history for s in self.sessions]
+        steps = max(h.last - h.first for h in histories)
+        pages = max(h.at(h.first).num_pages for h in histories)
+        timeline = Timeline(session)
+        drawn = pool_picture(session, steps=steps, pages=pages)
+        return together(heading(session.title or "a run"), drawn, Shown(repr(timeline), timeline._repr_html_()))
+
+
+def _figures(trace: Trace) -> list[tuple[str, str]]:
+    f = trace.figures
+    return [
+        ("requests finished", f"{f.finished} of {f.num_requests}"),
+        ("steps", str(f.steps)),
+        ("time", say("s", f.duration)),
+        ("time to first token, mean", say("s", f.ttft.mean)),
+        ("prompt tokens found in the cache", say("%", f.hit_rate)),
+        ("pages evicted", str(f.evicted_pages)),
+        ("retractions", f"{f.retractions} ({count(f.lost_tokens, 'token')} lost)"),
+    ]
 
 
 def _times(trace: Trace) -> list[int]:

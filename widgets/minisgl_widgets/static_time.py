@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from html import escape
 
 from minisgl.events import types as ev
 from minisgl.events.trace import Trace
+from minisgl.events.words import WAITS
 from minisgl_widgets.session import Run, Session
+from minisgl_widgets.shown import characters
 
 WIDTH = 100  # characters a line; a longer run has several steps in each
 MOST = 60  # requests shown: the last ones
 SIGNS = (
-    "waiting, and why: r no free row, b the prefill budget is used up, p not enough pages, c an unfinished prompt goes "
-    "first, w nobody was tested; # prefill, = decode; the end: S stop, L length, A abort, E error"
+    f"waiting, and why: {', '.join(f'{name[0]} {why}' for name, why in WAITS.items())},\n"
+    "w nobody was tested; # prefill, = decode; the end: S stop, L length, A abort, E error"
 )
 
 
@@ -43,7 +44,7 @@ class Timeline:
         return "\n".join([*said, *([f"{left} earlier requests are left out"] if left else []), SIGNS])
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+        return characters(repr(self))
 
 
 def _squeezed(line: str, each: int) -> str:

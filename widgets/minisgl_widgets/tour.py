@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from html import escape
+from urllib.parse import parse_qsl
+
 import msgspec
 
 from minisgl.events.trace import Trace
 from minisgl.events.words import count
 from minisgl_widgets import runs
-from minisgl_widgets.document import Content, Document, facts_of
+from minisgl_widgets.document import Content, Document, facts_of, still_of
 from minisgl_widgets.markup import Sentence, sentences
 from minisgl_widgets.session import Session
+from minisgl_widgets.shown import Shown, heading, together
 
 
 class Tour(Document):
@@ -50,5 +54,22 @@ class Tour(Document):
             paragraphs.setdefault(sentence.paragraph, []).append(sentence.text)
         return "\n\n".join(map(" ".join, paragraphs.values()))
 
-    def __repr__(self) -> str:
-        return f"Tour({self.title}: {count(len(self.sentences), 'sentence')})"
+    def still(self) -> Shown:
+        what = f"Tour({self.title}: {count(len(self.sentences), 'sentence')})"
+        return together(heading(what), self._prose(), still_of(self.session))
+
+    def _prose(self) -> Shown:
+        """The text, with the step that is spoken of wherever it is another one."""
+        texts: dict[int, list[str]] = {}
+        htmls: dict[int, list[str]] = {}
+        here = ""
+        for s in self.sentences:
+            step = dict(parse_qsl(s.place)).get("step", here)
+            where = f" (step {step})" if step != here else ""
+            here = step
+            marked = "".join(f"<u>{escape(said)}</u>" if place else escape(said) for said, place in s.parts)
+            texts.setdefault(s.paragraph, []).append(s.text + where)
+            htmls.setdefault(s.paragraph, []).append(f"{marked}<i>{where}</i>" if where else marked)
+        return Shown(
+            "\n\n".join(map(" ".join, texts.values())), "\n".join(f"<p>{' '.join(p)}</p>" for p in htmls.values())
+        )

@@ -10,6 +10,7 @@ import ipywidgets as W
 from minisgl.sim.whatif import WhatIf
 from minisgl_widgets.controls import ALERT
 from minisgl_widgets.differences import as_html, as_text, differences, memory
+from minisgl_widgets.whatif_still import pool_then_and_now
 
 STYLE = """<style>
 .msgl-what-if table { border-collapse: collapse; font-size: 13px; line-height: 1.5; }
@@ -57,4 +58,4 @@ def text(what: WhatIf, errors: Sequence[str]) -> str:
 def html(what: WhatIf, changes: str, errors: Sequence[str]) -> str:
     """All of it for whoever shows no widgets."""
     wrong = "".join(f"<p>✕ {escape(line)}</p>" for line in errors)
-    return f"<p><b>What if {escape(changes)}?</b></p>{wrong}{table(what)}"
+    return f"<p><b>What if {escape(changes)}?</b></p>{wrong}{pool_then_and_now(what)}{table(what)}"

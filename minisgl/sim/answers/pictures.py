@@ -1,8 +1,8 @@
 """Small pictures for answers: plain SVG, no scripts, no style sheet.
 
 Lines and letters take the colour of the text around them, so a picture suits light and dark. Fills are hues of Okabe
-and Ito that people with any of the common colour blindnesses can tell apart, all light enough for black letters, and a
-fill is never the only sign: it carries a letter, and the legend says what it means.
+and Ito that people with any of the common colour blindnesses can tell apart, all but blue light enough for black
+letters, and a fill is never the only sign: it carries a letter, and the legend says what it means.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-SKY, ORANGE, GREEN, PINK, RED, YELLOW = "#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#f0e442"
+# Stated here for all of Python; ``minisgl_widgets.palette`` says what they stand for in the views.
+BLUE, ORANGE, GREEN, PINK = "#0072b2", "#e69f00", "#009e73", "#cc79a7"
+SKY, RED, YELLOW = "#56b4e9", "#d55e00", "#f0e442"
 GREY, PALE = "#b8b8b8", "#e8e8e8"
 
 WIDTH, LEFT, BAR = 640, 90, 22
@@ -47,20 +49,20 @@ def bars(rows: Sequence[tuple[str, Sequence[Piece]]], looks: Looks, ends: tuple[
     out = []
     for i, (label, row) in enumerate(rows):
         y = i * (BAR + 4)
-        out.append(_text(LEFT - 6, y + 15, label, "end"))
+        out.append(text(LEFT - 6, y + 15, label, "end"))
         for p in row:
             x, wide = LEFT + (p.start - low) * scale, max(0.5, (p.end - p.start) * scale)
             look = looks[p.kind]
             out.append(
                 f'<g><title>{escape(p.title)}</title><rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{BAR}" '
                 f'fill="{look.fill}" stroke="currentColor" stroke-width="0.5"/>'
-                + (_text(x + wide / 2, y + 15, look.letter, "middle", "#000") if wide >= 10 else "")
+                + (text(x + wide / 2, y + 15, look.letter, "middle", "#000") if wide >= 10 else "")
                 + "</g>"
             )
     y = height - 4
-    out.append(_text(LEFT, y, ends[0], "start"))
-    out.append(_text(WIDTH - 10, y, ends[1], "end"))
-    return _svg(height, out) + legend(looks, {p.kind for p in pieces})
+    out.append(text(LEFT, y, ends[0], "start"))
+    out.append(text(WIDTH - 10, y, ends[1], "end"))
+    return svg(height, out) + legend(looks, {p.kind for p in pieces})
 
 
 def curves(series: Sequence[tuple[str, Sequence[float]]], looks: Looks, ends: tuple[str, str], unit: str) -> str:
@@ -69,7 +71,7 @@ def curves(series: Sequence[tuple[str, Sequence[float]]], looks: Looks, ends: tu
     if not most:
         return ""
     tall = 120
-    out = [_text(LEFT - 6, 12, f"{most:g} {unit}", "end"), _text(LEFT - 6, tall, "0", "end")]
+    out = [text(LEFT - 6, 12, f"{most:g} {unit}", "end"), text(LEFT - 6, tall, "0", "end")]
     out.append(f'<path d="M{LEFT} 2V{tall}H{WIDTH - 10}" fill="none" stroke="currentColor" stroke-opacity="0.5"/>')
     for i, (kind, values) in enumerate(series):
         stride = -(-len(values) // MOST_POINTS)
@@ -84,9 +86,9 @@ def curves(series: Sequence[tuple[str, Sequence[float]]], looks: Looks, ends: tu
         out.append(f'<g>{title}<path d="{path}" fill="none" stroke="{looks[kind].fill}" stroke-width="2.5"{dash}/></g>')
         k = len(shown) * (i + 1) // (len(series) + 1)  # letters stand apart, each on its own line
         at = tall - (tall - 4) * shown[k] / most
-        out.append(_text(LEFT + (k + 0.5) * wide, max(12, at - 4), looks[kind].letter, "middle"))
-    out += [_text(LEFT, tall + 16, ends[0], "start"), _text(WIDTH - 10, tall + 16, ends[1], "end")]
-    return _svg(tall + 20, out) + legend(looks, {kind for kind, _ in series})
+        out.append(text(LEFT + (k + 0.5) * wide, max(12, at - 4), looks[kind].letter, "middle"))
+    out += [text(LEFT, tall + 16, ends[0], "start"), text(WIDTH - 10, tall + 16, ends[1], "end")]
+    return svg(tall + 20, out) + legend(looks, {kind for kind, _ in series})
 
 
 def legend(looks: Looks, kinds: Iterable[str]) -> str:
@@ -99,12 +101,14 @@ def legend(looks: Looks, kinds: Iterable[str]) -> str:
     return f"<div>{' &nbsp; '.join(said)}</div>"
 
 
-def _text(x: float, y: float, words: str, anchor: str, fill: str = "currentColor") -> str:
+def text(x: float, y: float, words: str, anchor: str, fill: str = "currentColor") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}">{escape(words)}</text>'
 
 
-def _svg(height: int, inside: Sequence[str]) -> str:
+def svg(height: int, inside: Sequence[str], label: str = "") -> str:
+    """A picture ``WIDTH`` wide; ``label``: what it says, for those who do not see it."""
+    said = f' aria-label="{escape(label)}"' if label else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img" font-family="sans-serif" font-size="14">{"".join(inside)}</svg>'
+        f'role="img"{said} font-family="sans-serif" font-size="14">{"".join(inside)}</svg>'
     )

@@ -10,7 +10,7 @@ from minisgl.core import pages_for
 from minisgl.events import types as ev
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
-from minisgl.events.words import count
+from minisgl.events.words import WAITS, count
 from minisgl.scheduler.policies import promised_share
 from minisgl.sim.answers import pictures
 from minisgl.sim.answers.answer import Answer, Told, cite, refused, requests, seconds, steps
@@ -19,10 +19,10 @@ from minisgl.sim.answers.pictures import Look, Piece
 
 LOOKS = {
     "unseen": Look("n", pictures.PALE, "not seen yet: a step was under way"),
-    "row": Look("r", pictures.PINK, "no free row"),
-    "pages": Look("p", pictures.ORANGE, "not enough pages"),
-    "budget": Look("b", pictures.YELLOW, "the batch's prefill budget was used up"),
-    "chunk": Look("c", pictures.SKY, "an unfinished prompt went first"),
+    "row": Look("r", pictures.PINK, WAITS["row"]),
+    "pages": Look("p", pictures.ORANGE, WAITS["pages"]),
+    "budget": Look("b", pictures.YELLOW, WAITS["budget"]),
+    "chunk": Look("c", pictures.SKY, WAITS["chunk"]),
     "phase": Look("d", pictures.GREEN, "nobody was let in while others decoded"),
     "retracted": Look("t", pictures.RED, "just retracted"),
     "before": Look("?", pictures.GREY, "refused before the record began"),
@@ -267,9 +267,9 @@ def _said(spell: Spell, uid: int) -> str:
     elif spell.cause == "before":
         why = "refused before the record began, and nothing has changed since that could help"
     elif spell.cause == "row":
-        why = f"no free row, all taken by {requests(spell.seated)}"
+        why = f"{WAITS['row']}, all taken by {requests(spell.seated)}"
     elif spell.cause == "budget":
-        why = "this batch's prefill budget was used up by prompts before it"
+        why = f"{WAITS['budget']} by prompts before it"
     elif spell.cause == "chunk":
         of = f"of request {spell.chunk}" if spell.chunk is not None else "of another request"
         why = f"an unfinished prompt {of} goes first, chunk by chunk"

@@ -76,10 +76,16 @@ export class Chart {
     for (const kind of ["pointerdown", "pointermove"]) this.svg.addEventListener(kind, drag);
   }
 
+  /** What it is as wide and as high as: the run, or the larger of two that stand side by side. */
+  get _scale() {
+    const { store, beside } = this.stage;
+    return { steps: Math.max(store.length, beside?.length ?? 0), pages: Math.max(store.numPages, beside?.numPages ?? 0) };
+  }
+
   /** The step at a place, in pixels from the left. @param {number} x */
   _stepAt(x) {
     const { first, length } = this.stage.store;
-    const i = Math.floor(((x - LEFT) / Math.max(1, this.width - LEFT - RIGHT)) * length);
+    const i = Math.floor(((x - LEFT) / Math.max(1, this.width - LEFT - RIGHT)) * this._scale.steps);
     return first + 1 + Math.max(0, Math.min(length - 1, i));
   }
 
@@ -102,21 +108,24 @@ export class Chart {
       h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-k-free" }), h("b", null, rest), " left to promise (free, evictable or pending)"));
     if (width <= 0 || !store.length) return;
     const inner = width - LEFT - RIGHT;
-    const x = (/** @type {number} */ at) => LEFT + (inner * at) / store.length;
-    const key = `${width} ${height} ${store.length} ${store.record}`;
+    const scale = this._scale;
+    const x = (/** @type {number} */ at) => LEFT + (inner * at) / scale.steps;
+    Object.assign(this.el.dataset, scale);
+    const key = `${width} ${height} ${store.length} ${store.record} ${scale.steps} ${scale.pages}`;
     if (key !== this.key) {
       this.key = key;
-      this._draw(store, x, inner);
+      this._draw(store, x, inner, scale);
     }
     const middle = x(Math.max(0, step - store.first - 1) + 0.5).toFixed(1);
     for (const [name, value] of Object.entries({ x1: middle, x2: middle, y1: TOP - 4, y2: height - BOTTOM + 4 })) this.here.setAttribute(name, String(value));
     this.svg.setAttribute("aria-label", `Pages over ${count(store.length, "step")}, ${store.numPages} in all. At step ${step}: ${used} used, ${promised} promised, ${rest} left to promise.`);
   }
 
-  /** @param {import("./record.js").RunStore} store @param {(at: number) => number} x @param {number} inner */
-  _draw(store, x, inner) {
+  /** @param {import("./record.js").RunStore} store @param {(at: number) => number} x @param {number} inner
+   * @param {{steps: number, pages: number}} scale */
+  _draw(store, x, inner, scale) {
     const { width, height } = this;
-    const y = (/** @type {number} */ value) => TOP + (height - TOP - BOTTOM) * (1 - value / store.numPages);
+    const y = (/** @type {number} */ value) => TOP + (height - TOP - BOTTOM) * (1 - value / scale.pages);
     const { owned_pages, pending_pages, protected_pages, reserved_pages } = store.index;
     const used = new Int32Array(store.length);
     const both = new Int32Array(store.length);
@@ -133,10 +142,10 @@ export class Chart {
     this.promised.setAttribute("d", through + close);
     this.line.setAttribute("d", through);
     const marks = [];
-    const pages = tick(store.numPages);
-    for (let n = 0; n <= store.numPages; n += pages) marks.push(h("line", { x1: LEFT, x2: width - RIGHT, y1: y(n), y2: y(n) }), h("text", { x: LEFT - 6, y: y(n) + 4, "text-anchor": "end" }, n));
-    const steps = tick(store.length);
-    for (let n = steps; n <= store.length; n += steps) marks.push(h("text", { x: x(n - 0.5), y: height - 5, "text-anchor": "middle" }, store.first + n));
+    const pages = tick(scale.pages);
+    for (let n = 0; n <= scale.pages; n += pages) marks.push(h("line", { x1: LEFT, x2: width - RIGHT, y1: y(n), y2: y(n) }), h("text", { x: LEFT - 6, y: y(n) + 4, "text-anchor": "end" }, n));
+    const steps = tick(scale.steps);
+    for (let n = steps; n <= scale.steps; n += steps) marks.push(h("text", { x: x(n - 0.5), y: height - 5, "text-anchor": "middle" }, store.first + n));
     marks.push(h("rect", { class: "msgl-a-frame", x: LEFT, y: TOP, width: inner, height: height - TOP - BOTTOM }));
     this.axes.replaceChildren(...marks);
   }

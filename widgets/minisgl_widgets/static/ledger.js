@@ -1,5 +1,5 @@
 // @ts-check
-import { h, panel, patch, chip, uidLook } from "./look.js";
+import { h, panel, patch, chip, uidLook, WAITS } from "./look.js";
 
 const RULE = "need + promised ≤ free + evictable + pending";
 const SHORT_RULE = "need + promised ≤ to be had";
@@ -19,9 +19,7 @@ function outcomeOf(test, step) {
   const yes = test.verdict === "admitted";
   const since = test.step < step ? ` (${yes ? "at" : "since"} step ${test.step})` : "";
   const said = yes ? "admitted" : "waits";
-  if (test.verdict === "chunk") return { said, why: ": an unfinished chunk goes first", sums: "", since };
-  if (test.verdict === "row") return { said, why: ": no free row", sums: "", since };
-  if (test.verdict === "budget") return { said, why: ": this batch's prefill budget is used up", sums: "", since };
+  if (!yes && test.verdict !== "pages") return { said, why: `: ${WAITS[test.verdict]}`, sums: "", since };
   const locked = yes || after === null || after === before ? "" : " once its prefix is locked";
   return { said, why: "", sums: `: needs ${test.need}, ${test.reserved} promised, ${after ?? before} in all${locked}`, since };
 }

@@ -1,6 +1,9 @@
 // @ts-check
 /** What the views share: how tokens, pages and requests look, and a few lines to build elements with. */
 
+/** Why a request waits, by the verdict of its admission test, as in `minisgl.events.words`. @type {Record<string, string>} */
+export const WAITS = { row: "no free row", budget: "this batch's prefill budget is used up", pages: "not enough pages", chunk: "an unfinished prompt goes first" };
+
 const UID_COLOURS = 7; // --msgl-u0 .. --msgl-u6 in stage.css
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "path", "rect", "text", "circle", "line", "title", "defs", "pattern", "foreignObject"]);

@@ -31,6 +31,18 @@ export function placeAt(places, which, index) {
   return at < 0 ? places.length - 1 : at;
 }
 
+/** The place that the end of an address means: `step` of the left run, or of the longer one; `beside`, the step of the
+ * right run then. Undefined if it says no step.
+ * @param {[number, number][]} places @param {URLSearchParams} said @param {[number, number]} first the runs' first steps */
+export function placeIn(places, said, first) {
+  const [step, beside] = ["step", "beside"].map((name) => (/^\d+$/.test(said.get(name) ?? "") ? Number(said.get(name)) : undefined));
+  if (step === undefined) return undefined;
+  const at = beside === undefined ? -1 : places.findIndex(([a, b]) => a + first[0] === step && b + first[1] === beside);
+  if (at >= 0) return at;
+  const which = (places.at(-1)?.[0] ?? 0) + first[0] >= step ? 0 : 1;
+  return placeAt(places, which, step - first[which]);
+}
+
 /** Time for people. @param {number} us microseconds */
 export function timeOf(us) {
   return us < 1e6 ? `${Math.round(us / 1e3)} ms` : `${(us / 1e6).toFixed(2)} s`;
@@ -64,9 +76,12 @@ export class Pair {
     this.top = h("div", { class: "msgl-top" }, this.player.el, this.note);
     this.el = h("section", { class: "msgl msgl-pair", tabindex: -1, "aria-label": "two runs side by side" }, this.top, h("div", { class: "msgl-sides" }, this.sides));
     el.append(this.el);
+    this.address = ""; // to be followed as soon as both runs are there
+    for (const { store } of stages) store.listeners.add(() => this.address && this.follow(this.address));
     /** @type {[number, number][]} */
     this.places = [];
     this.moves = stages.map((stage) => stage.goto.bind(stage));
+    for (const [i, stage] of stages.entries()) stage.beside = stages[1 - i].store;
     for (const [i, stage] of stages.entries()) {
       this._join(stage, stages[1 - i], /** @type {0 | 1} */ (i));
       for (const part of stage.root.querySelectorAll("section")) part.setAttribute("aria-label", `${part.getAttribute("aria-label")}, ${i ? "right" : "left"} run`);
@@ -81,7 +96,9 @@ export class Pair {
   /** Let a stage move the pair, and point in the other one too.
    * @param {import("./stage.js").Stage} stage @param {import("./stage.js").Stage} other @param {0 | 1} which */
   _join(stage, other, which) {
-    stage.goto = (step) => this.goto(placeAt(this.places, which, step - stage.store.first));
+    const move = this.moves[which];
+    // a step that becomes readable only now was the pair's wish already
+    stage.goto = (step) => (step === stage.wanted ? move(step) : this.goto(placeAt(this.places, which, step - stage.store.first)));
     const { point, pin } = stage;
     const shared = (/** @type {import("./record.js").Pointer} */ pointer) => (pointer?.kind === "uid" ? pointer : null);
     stage.point = (pointer) => {
@@ -105,6 +122,34 @@ export class Pair {
     this.places = placesOf(this.data.times, clock);
     this.player.trackKey = "";
     this.goto(this.places.length > 1 ? placeAt(this.places, 0, at) : 0);
+  }
+
+  /** The end of an address that leads here. */
+  get fragment() {
+    const { places, player, stages, clock } = this;
+    const [a, b] = places[player.step].map((at, i) => at + stages[i].store.first);
+    const [step, ...rest] = stages[0].fragment.split("&");
+    const where = clock.value === "time" ? [`step=${a}`, `beside=${b}`] : [`step=${Math.max(a, b)}`];
+    return [...where, `clock=${clock.value}`, ...rest].join("&");
+  }
+
+  /** Go where the end of an address leads, once both runs say where they begin. @param {string} fragment */
+  follow(fragment) {
+    this.address = "";
+    if (!this.stages.every(({ store }) => store.ready)) {
+      this.address = fragment;
+      return;
+    }
+    const said = new URLSearchParams(fragment.replace(/^#/, ""));
+    const clock = said.get("clock") ?? "";
+    if (["step", "time"].includes(clock)) this._clock(clock);
+    const [left, right] = this.stages;
+    const place = placeIn(this.places, said, [left.store.first, right.store.first]);
+    for (const name of ["step", "beside"]) said.delete(name);
+    left.follow(said.toString());
+    for (const id of (said.get("view") ?? "").split(",")) for (const dock of right.docks) dock.show(id);
+    if (left.pinned?.kind === "uid") right.look(undefined, left.pinned);
+    if (place !== undefined) this.goto(place);
   }
 
   /** @param {number} place */

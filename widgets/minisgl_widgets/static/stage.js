@@ -11,6 +11,7 @@
  *     stage.pointer           what is pointed at, or else held (a Pointer, see record.js)
  *     stage.selection         all that belongs to it: {pages, uids, nodes}, three Sets; or null
  *     stage.store             the run (RunStore, record.js): index columns, spans, entry(step), events(step), delta(step), changes()
+ *     stage.beside            the store of the run that this one is compared with; or null
  *     stage.at(step)          the state after another step, to compare with; null while it is not readable. It is good
  *                             until the next call, and must not be changed
  *     stage.ask(question, uid)    show the answer to a question about a request in its tab, see questions.js
@@ -102,6 +103,8 @@ export class Stage {
     this.pinned = null;
     /** @type {import("./record.js").Selection | null} */
     this.selection = null;
+    /** @type {RunStore | null} the run that this one stands beside: what shows both has one scale */
+    this.beside = null;
     this.frame = 0;
     this.resting = 0;
     this.acknowledged = -1;

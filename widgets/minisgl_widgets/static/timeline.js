@@ -1,12 +1,11 @@
 // @ts-check
-import { h, say, count, chip, uidLook } from "./look.js";
+import { h, say, count, chip, uidLook, WAITS } from "./look.js";
 import { tick } from "./chart.js";
 import { TimeScale } from "./timescale.js";
 
 const ROW_HIGH = 24; // pixels a request
 const TAG_WIDE = 40; // pixels for its name tag
 const END_WIDE = 20; // pixels at the right, for the mark of an end in the last step
-const REASONS = { row: "no free row", budget: "the prefill budget is used up", pages: "not enough pages", chunk: "an unfinished prompt goes first", "": "nobody was tested" };
 const ENDS = { stop: "●", length: "▮", abort: "✕", error: "!" };
 
 /**
@@ -105,7 +104,7 @@ function wordsOf(uid, { kind, from, to, reason, behind, cached }) {
   const others = behind.filter((other) => other !== uid);
   const who = others.length > 3 ? `${others.length} others` : others.join(", ");
   const first = others.length ? ` (${behind.includes(uid) ? "first " : ""}behind ${who})` : "";
-  return `waits in ${when}: ${REASONS[/** @type {"row"} */ (reason)]}${first}`;
+  return `waits in ${when}: ${WAITS[reason] ?? "nobody was tested"}${first}`;
 }
 
 /** A request's life in words. @param {Span} span @param {Segment[]} segments */
