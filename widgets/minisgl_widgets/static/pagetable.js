@@ -1,5 +1,5 @@
 // @ts-check
-import { tokensOf } from "./record.js";
+import { tokensOf, uidOf } from "./record.js";
 import { h, patch, say, chip, count, visible } from "./look.js";
 
 const TABLE_LINE = 26;
@@ -45,7 +45,7 @@ export class PageTable {
     this.top = this.left = this.high = this.wide = 0;
     this.perPage = false;
     this.longest = 0; // pages of the longest row seen, so that the table does not shrink while scrubbing
-    this.key = "";
+    this.brought = "-1"; // the request, or token, that was last brought into sight
     const choose = (/** @type {boolean} */ perPage, /** @type {string} */ name, /** @type {string} */ label) =>
       h("button", { type: "button", class: "msgl-btn", title: label, onclick: () => this._choose(perPage) }, name);
     this.byToken = choose(false, "slot per token", "entry j is the slot of token j: page × page size + place in the page");
@@ -95,9 +95,9 @@ export class PageTable {
     const rows = state.rows.length;
     say(this.note, `${taken.length} of ${count(rows, "row")} taken; row ${rows} is the dummy request's`);
     Object.assign(this.el.dataset, { rows, taken: taken.length, perPage: Number(perPage), pageSize: ps });
-    this._bring(state, held);
     this.room.style.width = `${entries * cell}px`;
     this.room.style.height = `${rows * TABLE_LINE}px`;
+    this._bring(state, held, cell, perPage ? ps : 1);
     const from = Math.max(0, Math.floor(this.left / cell) - 1);
     const to = Math.min(entries, from + Math.ceil(this.wide / cell) + 3);
     const first = Math.max(0, Math.floor(this.top / TABLE_LINE) - 1);
@@ -117,15 +117,20 @@ export class PageTable {
     patch(this.cells, lines);
   }
 
-  /** Scroll to the row of a request that was just pinned. @param {any} state @param {import("./record.js").Pointer} held */
-  _bring(state, held) {
-    const key = held?.kind === "uid" ? `uid ${held.uid}` : "";
-    if (key === this.key) return;
-    this.key = key;
-    const row = held?.kind === "uid" ? state.rows.findIndex((/** @type {any} */ r) => r.uid === held.uid) : -1;
-    if (row < 0 || (row * TABLE_LINE >= this.top && (row + 1) * TABLE_LINE <= this.top + this.high)) return;
-    this.body.scrollTop = row * TABLE_LINE;
+  /** Scroll to the row of a request, or the entry of a token, that was just pinned. @param {any} state @param {import("./record.js").Pointer} held
+   * @param {number} cell pixels of an entry @param {number} wide tokens in an entry */
+  _bring(state, held, cell, wide) {
+    const uid = uidOf(held);
+    const key = held?.kind === "token" ? `${uid} ${held.at}` : `${uid}`;
+    if (key === this.brought) return;
+    this.brought = key;
+    const row = uid >= 0 ? state.rows.findIndex((/** @type {any} */ r) => r.uid === uid) : -1;
+    if (row < 0) return;
+    if (row * TABLE_LINE < this.top || (row + 1) * TABLE_LINE > this.top + this.high) this.body.scrollTop = row * TABLE_LINE;
+    const at = held?.kind === "token" ? Math.floor(held.at / wide) * cell : this.left;
+    if (at < this.left || at + cell > this.left + this.wide) this.body.scrollLeft = at - cell;
     this.top = this.body.scrollTop;
+    this.left = this.body.scrollLeft;
   }
 
   /** @param {number} at @param {number} cell @param {number} every a number at each page's begin, as far as there is room */

@@ -1,5 +1,6 @@
 // @ts-check
 import { h, panel, patch, clipped, hint, count } from "./look.js";
+import { piecesOf } from "./tokens.js";
 
 const TREE_ROW = 48;
 const NODE_HIGH = 34;
@@ -80,14 +81,16 @@ export function treeChanges(delta) {
 /** @param {number} id @param {any} node @param {Record<string, string>} texts @param {number} x @param {number} y
  * @param {number} wide @param {string} looks @param {string} mark @param {number} age 0: longest unused, 1: just used */
 function nodeBox(id, node, texts, x, y, wide, looks, mark, age) {
-  const text = clipped(texts, node.tokens, Math.floor((wide - 16) / 7.6), true);
+  const ps = node.pages.length ? node.tokens.length / node.pages.length : 1;
+  const pieces = piecesOf(texts, node.tokens, 0, node.tokens.length, ps, Math.floor((wide - 16) / 7.6), true);
+  const text = pieces.map((piece) => piece.text).join("");
   const facts = `${count(node.tokens.length, "token")}, ${count(node.pages.length, "page")}`;
   return h("g", { class: `msgl-node msgl-n-${looks}`, transform: `translate(${x} ${y})`, tabindex: 0, role: "img", "data-key": `n${id}`, "data-node": id,
     "data-locks": node.locks, "data-mark": mark, "data-used": node.used,
     "aria-label": `node ${id}: ${facts}, ${node.locks ? `locked ${node.locks} times` : "evictable"}${mark ? `, ${mark}` : ""}: ${text}` },
     h("title", null, `node ${id}: ${facts}, last used at tick ${node.used}\n${clipped(texts, node.tokens, 200)}`),
     h("rect", { class: "msgl-nodebox", width: wide, height: NODE_HIGH, rx: 4, style: looks === "evictable" ? `--age:${age.toFixed(2)}` : null }),
-    h("text", { class: "msgl-nodetext", x: 8, y: 14 }, text),
+    h("text", { class: "msgl-nodetext", x: 8, y: 14 }, pieces.map(({ start, text: said, gap }) => h("tspan", { class: "msgl-token", "data-on-page": gap ? null : node.pages[Math.floor(start / ps)] }, said))),
     h("text", { class: "msgl-nodefacts", x: 8, y: 28 }, `${id}: ${count(node.tokens.length, "token")}`),
     looks === "protected" ? h("text", { class: "msgl-nodelock", x: wide - 8, y: 28 }, `locked ${node.locks}×`) : null,
     mark ? h("g", { class: `msgl-mark msgl-m-${mark}`, transform: `translate(${wide - 60} ${NODE_HIGH - 3})` },
