@@ -206,10 +206,54 @@ def test_in_a_live_run_too(chromium: Any, trace: Trace, tmp_path: Path) -> None:
 def test_a_long_text_keeps_its_width(chromium: Any, tmp_path: Path) -> None:
     """Texts that are cut leave every panel where it was, whatever is pointed at."""
     page = Opened(chromium, export_html(runs.shared_preface, tmp_path / "run.html"), "#step=15")
-    boxes = "() => [...document.querySelectorAll('.msgl-panel, .msgl-request')].map((el) => JSON.stringify(el.getBoundingClientRect()))"
+    boxes = """() => [...document.querySelectorAll(".msgl-panel, .msgl-request")].map(
+        (el) => JSON.stringify(el.getBoundingClientRect()))"""
     places = page.page.evaluate(boxes)
     for token in page.page.locator(".msgl-token[data-of]").all()[:8]:
         token.hover(force=True)
         page.settle()
         assert page.page.evaluate(boxes) == places
+    page.context.close()
+
+
+def cell_of(opened: Opened, page: int) -> tuple[float, float]:
+    """The middle of a page's cell, in the canvas."""
+    where = """(page) => { const { grid, left } = document.getElementById("stage").stage.strip;
+    return [left + (page % grid.columns + 0.5) * grid.cell, (Math.floor(page / grid.columns) + 0.5) * grid.cell]; }"""
+    return tuple(opened.page.evaluate(where, page))
+
+
+COLOURS = """([x, y, size]) => { const canvas = document.querySelector(".msgl-cells"), r = devicePixelRatio;
+    const copy = new OffscreenCanvas(size * r, size * r), look = copy.getContext("2d", { willReadFrequently: true });
+    look.drawImage(canvas, (size / 2 - x) * r, (size / 2 - y) * r);
+    return Array.from(look.getImageData(0, 0, size * r, size * r).data).join(" "); }"""
+
+
+@pytest.mark.parametrize("pages", [26, 1000, 9000])
+def test_the_dummy_page_is_the_last_cell_always(chromium: Any, tmp_path: Path, pages: int) -> None:
+    trace = recorded(Run(**SMALL | {"num_pages": pages}), 6, 5)
+    page = Opened(chromium, export_html(trace, tmp_path / "run.html"), "#view=chart,pagetable")
+    page.scrub(0)
+    cells = page.page.locator(".msgl-cells")
+    box, at, grid = cells.bounding_box(), cell_of(page, pages), page.page.evaluate("stage.stage.strip.grid")
+    assert at[0] < box["width"] and at[1] < box["height"]
+    side = min(grid["cell"], 20)
+    looks, free = (page.page.evaluate(COLOURS, [*cell_of(page, p), side]) for p in (pages, pages - 1))
+    assert looks != free, "its own look"
+    for step in (5, trace.history.last, 1):
+        page.scrub(step)
+        assert cells.bounding_box() == box and page.page.evaluate(COLOURS, [*at, side]) == looks, step
+        (strip,) = page.data(".msgl-strip")
+        assert strip["dummy"] == str(trace.at(step).pages.dummy) == str(pages)
+        counted = sum(int(strip[kind]) for kind in ("free", "owned", "evictable", "protected"))
+        assert counted == pages, "outside of every count"
+    cells.hover(position={"x": at[0], "y": at[1]})
+    page.settle()
+    assert page.text(".msgl-tip").startswith(f"page {pages}: the dummy")
+    assert selection(page) == {pages} and marked(page) == set()
+    assert page.page.locator(".msgl-dummyline .msgl-hi").count() == 1, "the dummy request's row"
+    cells.click(position={"x": at[0], "y": at[1]})
+    page.settle()
+    assert eval(page.text(".msgl-copy code"), {"trace": trace}) == pages
+    assert page.problems == []
     page.context.close()

@@ -81,8 +81,8 @@ class Session:
 
     @property
     def selection(self) -> Selection:
-        """What is held: None, ``{"kind": "page", "page": 3}``, and so for "node" and "uid"; or token ``at`` of a request,
-        ``{"kind": "token", "uid": 4, "at": 12}``. ValueError for others."""
+        """What is held: None, ``{"kind": "page", "page": 3}``, and so for "node" and "uid"; or a request's token by its
+        place, ``{"kind": "token", "uid": 4, "at": 12}``. ValueError for others."""
         return self._selection
 
     @selection.setter

@@ -96,18 +96,23 @@ export class PageTable {
     say(this.note, `${taken.length} of ${count(rows, "row")} taken; row ${rows} is the dummy request's`);
     Object.assign(this.el.dataset, { rows, taken: taken.length, perPage: Number(perPage), pageSize: ps });
     this.room.style.width = `${entries * cell}px`;
-    this.room.style.height = `${rows * TABLE_LINE}px`;
+    this.room.style.height = `${(rows + 1) * TABLE_LINE}px`;
     this._bring(state, held, cell, perPage ? ps : 1);
     const from = Math.max(0, Math.floor(this.left / cell) - 1);
     const to = Math.min(entries, from + Math.ceil(this.wide / cell) + 3);
     const first = Math.max(0, Math.floor(this.top / TABLE_LINE) - 1);
-    const last = Math.min(rows, first + Math.ceil(this.high / TABLE_LINE) + 3);
+    const last = Math.min(rows + 1, first + Math.ceil(this.high / TABLE_LINE) + 3);
     this.heads.style.transform = `translateX(${-this.left}px)`;
     this.labels.style.transform = `translateY(${-this.top}px)`;
     patch(this.heads, Array.from({ length: to - from }, (_, i) => this._head(from + i, cell, perPage ? 1 : ps)));
     const labels = [];
     const lines = [];
     for (let row = first; row < last; row++) {
+      if (row === rows) {
+        labels.push(this._label(row, -1, -1));
+        lines.push(this._dummy(row, state));
+        continue;
+      }
       const { uid, generation } = state.rows[row];
       const request = uid >= 0 ? state.requests[uid] : null;
       labels.push(this._label(row, uid, generation));
@@ -141,8 +146,15 @@ export class PageTable {
 
   /** @param {number} row @param {number} uid @param {number} generation */
   _label(row, uid, generation) {
-    return h("div", { class: "msgl-tablelabel", style: `top:${row * TABLE_LINE}px`, title: `row ${row}, generation ${generation}` },
-      h("span", { class: "msgl-num" }, row), uid >= 0 ? chip(uid) : h("span", { class: "msgl-chip msgl-none" }, h("b", null, "–")), h("small", null, `gen ${generation}`));
+    return h("div", { class: "msgl-tablelabel", style: `top:${row * TABLE_LINE}px`, title: generation < 0 ? `row ${row}, the dummy request's` : `row ${row}, generation ${generation}` },
+      h("span", { class: "msgl-num" }, row), uid >= 0 ? chip(uid) : h("span", { class: "msgl-chip msgl-none" }, h("b", null, "–")), h("small", null, generation < 0 ? "dummy" : `gen ${generation}`));
+  }
+
+  /** The dummy request's row. @param {number} row @param {any} state */
+  _dummy(row, { num_pages, page_size }) {
+    const said = this.perPage ? `every entry: page ${num_pages}, the dummy` : `every entry: slot ${num_pages * page_size}, the first of page ${num_pages}, the dummy`;
+    return h("div", { class: "msgl-dummyline", role: "listitem", style: `top:${row * TABLE_LINE}px` },
+      h("span", { class: "msgl-entry msgl-e-dummy", style: `left:${this.left + 8}px`, "data-on-page": num_pages, title: "padding of batches reads and writes there; it is in no count" }, said));
   }
 
   /** @param {number} row @param {any} request @param {Entry[]} entries @param {number} cell

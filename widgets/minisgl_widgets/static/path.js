@@ -7,7 +7,7 @@ import { h, say } from "./look.js";
 export function pathOf(state, pointer) {
   const at = `trace.at(${state.step})`;
   if (!pointer) return at;
-  if (pointer.kind === "page") return `${at}.pages.owner[${pointer.page}]`;
+  if (pointer.kind === "page") return pointer.page === state.num_pages ? `${at}.pages.dummy` : `${at}.pages.owner[${pointer.page}]`;
   if (pointer.kind === "pages") return `${at}.pages.owner[[${pointer.pages.join(", ")}]]`;
   if (pointer.kind === "token" && pointer.uid in state.requests) {
     const k = Math.floor(pointer.at / state.page_size);

@@ -194,6 +194,9 @@ export class RunStore {
   refusals = [];
   /** What can be asked: see questions.py. @type {{id: string, title: string, each: boolean, dear: boolean, code: string}[]} */
   questions = [];
+  /** What the capacity card computes with: see capacity.py.
+   * @type {{models: import("./capacity.js").Model[], own: boolean, bytes: Record<string, number>}} */
+  sizing = { models: [], own: false, bytes: {} };
   /** Answers that the kernel gave. @type {Map<string, {html: string, last: number}>} */
   given = new Map();
   /** How much room the views must keep free, so that nothing moves while scrubbing: most tests in a pass, nodes that ever
@@ -280,6 +283,7 @@ export class RunStore {
     this._types = head.types;
     this._emitters = head.emitters;
     this.questions = head.questions ?? [];
+    this.sizing = head.sizing ?? this.sizing;
     for (const name of Object.keys(head.index)) this._columns[name] = new Column();
     for (const uid of Object.keys(state.requests)) this._meet(state.requests[uid]);
     for (const test of state.tests) if (test.verdict !== "admitted") this._refuse(test.uid, this.first, test.verdict);

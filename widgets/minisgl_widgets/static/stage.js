@@ -24,7 +24,7 @@
  *
  *     .msgl           data-step, data-first, data-last, data-phase (prefill | decode | idle | start)
  *     .msgl-first .msgl-back .msgl-play .msgl-forward .msgl-last .msgl-live     buttons; .msgl-range the scrub bar
- *     .msgl-strip     data-free, data-owned, data-evictable, data-protected, data-pending (of the owned ones), data-suspects; .msgl-cells the canvas, .msgl-tip its text
+ *     .msgl-strip     data-free, data-owned, data-evictable, data-protected, data-pending (of the owned ones), data-suspects, data-dummy (its page); .msgl-cells the canvas, .msgl-tip its text
  *     .msgl-lamp      data-sound (true | false), data-violations
  *     .msgl-ledger    data-tests, data-since; each .msgl-test: data-uid, data-verdict, data-step, data-need, data-reserved,
  *                     data-free, data-evictable, data-pending, data-evictable-locked, data-available, data-available-locked
@@ -41,6 +41,7 @@
  *     .msgl-lifelines data-step-from, -step-to, -page-from, -page-to (what is seen), data-drawn; .msgl-lifenote, of a page pointed at:
  *                     data-page, -step, -owner, -from, -to
  *     .msgl-eviction  data-policy, -asked, -free, -missing, -leaves, -pushed, -short, -order (nodes); each .msgl-leaf: data-node, -rank, -goes, -used, -held
+ *     .msgl-capacity  data-model, -dtype, -page-size, -per-token, -page-bytes, -pages, -tokens, -bytes, -length, -each, -at-once, -left
  *     .msgl-pagetable data-rows, -taken, -per-page; each .msgl-tableline: data-row, -generation, -request, -entries; each .msgl-entry: data-at, -value, -kind
  *     .msgl-compare   data-a, -b, -came, -went, -moved; each .msgl-counter: data-counter, -before, -after; each .msgl-move: data-moved-request, or data-node and -what
  *     .msgl-timeline  .msgl-tl-row: data-uid, data-status (later | wait | prefill | decode | done, in the step); data-arrived, data-admitted,
