@@ -40,7 +40,7 @@
  *     .msgl-save-png .msgl-save-svg     buttons
  *     .msgl-lifelines data-step-from, -step-to, -page-from, -page-to (what is seen), data-drawn; .msgl-lifenote, of a page pointed at:
  *                     data-page, -step, -owner, -from, -to
- *     .msgl-eviction  data-policy, -asked, -free, -missing, -leaves, -pushed, -short, -order (nodes); each .msgl-leaf: data-node, -rank, -goes, -used, -held
+ *     .msgl-eviction  data-policy, -asked, -free, -missing, -leaves, -pushed, -short, -order (nodes); each .msgl-leaf: data-node, -rank, -goes, -used, -uses, -held
  *     .msgl-capacity  data-model, -dtype, -page-size, -per-token, -page-bytes, -pages, -tokens, -bytes, -length, -each, -at-once, -left
  *     .msgl-pagetable data-rows, -taken, -per-page; each .msgl-tableline: data-row, -generation, -request, -entries; each .msgl-entry: data-at, -value, -kind
  *     .msgl-compare   data-a, -b, -came, -went, -moved; each .msgl-counter: data-counter, -before, -after; each .msgl-move: data-moved-request, or data-node and -what

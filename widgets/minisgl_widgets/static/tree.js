@@ -88,7 +88,7 @@ function nodeBox(id, node, texts, x, y, wide, looks, mark, age) {
   return h("g", { class: `msgl-node msgl-n-${looks}`, transform: `translate(${x} ${y})`, tabindex: 0, role: "img", "data-key": `n${id}`, "data-node": id,
     "data-locks": node.locks, "data-mark": mark, "data-used": node.used,
     "aria-label": `node ${id}: ${facts}, ${node.locks ? `locked ${node.locks} times` : "evictable"}${mark ? `, ${mark}` : ""}: ${text}` },
-    h("title", null, `node ${id}: ${facts}, last used at tick ${node.used}\n${clipped(texts, node.tokens, 200)}`),
+    h("title", null, `node ${id}: ${facts}, used ${count(node.uses, "time")}, last at tick ${node.used}\n${clipped(texts, node.tokens, 200)}`),
     h("rect", { class: "msgl-nodebox", width: wide, height: NODE_HIGH, rx: 4, style: looks === "evictable" ? `--age:${age.toFixed(2)}` : null }),
     h("text", { class: "msgl-nodetext", x: 8, y: 14 }, pieces.map(({ start, text: said, gap }) => h("tspan", { class: "msgl-token", "data-on-page": gap ? null : node.pages[Math.floor(start / ps)] }, said))),
     h("text", { class: "msgl-nodefacts", x: 8, y: 28 }, `${id}: ${count(node.tokens.length, "token")}`),
