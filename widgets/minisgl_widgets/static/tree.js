@@ -8,6 +8,7 @@ const LEVEL = 236; // from one level to the next, at most and at least
 const NARROW_LEVEL = 176;
 const NODE_GAP = 28; // between a node and its children
 const TREE_LEFT = 26;
+const MOTION = 180; // milliseconds, as in tree.css
 
 /**
  * Where each node stands: children in the order of the oldest id below them, one row per leaf. A node that a step
@@ -102,6 +103,9 @@ export class Tree {
   /** @param {import("./stage.js").Stage} stage */
   constructor(stage) {
     this.top = this.high = this.wide = 0;
+    this.stage = stage;
+    this.step = NaN; // the one that was drawn last
+    this.moved = -Infinity; // when it became another
     this.deepest = 1; // levels seen so far: nodes become narrower so that these fit, and stay so
     /** @type {Map<number, {key: string, box: any}>} */
     this.built = new Map();
@@ -125,8 +129,20 @@ export class Tree {
     this.wide = this.box.clientWidth;
   }
 
+  /** What a single step changed may move, shortly (tree.css); whoever drags, leaps or goes on faster than that sees no motion,
+   * and it costs nothing. @param {number} step */
+  _move(step) {
+    if (step === this.step) return;
+    const now = performance.now();
+    const calm = now - this.moved >= MOTION && Math.abs(step - this.step) === 1 && !this.stage.player.dragging;
+    this.svg.classList.toggle("msgl-moving", calm);
+    this.step = step;
+    this.moved = now;
+  }
+
   /** @param {import("./stage.js").Frame} frame */
-  draw({ state, store, delta }) {
+  draw({ state, store, step, delta }) {
+    this._move(step);
     const { marks, gone } = treeChanges(delta);
     const nodes = gone.size ? { ...Object.fromEntries(gone), ...state.nodes } : state.nodes;
     const { places, rows, depths } = layoutTree(nodes);
