@@ -36,6 +36,9 @@ export class Requests {
     this.built = new Map();
     this.top = this.high = 0;
     this.room = this.outRoom = 20;
+    /** @type {Map<number, {key: string, cell: any}>} prompts, which change less often than what stands beside them */
+    this.prompts = new Map();
+    this.reading = -1; // whose text has the focus
     this.at = 0; // the token that keys point at in the text that has the focus
     this.marked = false;
     this.known = 0; // requests there were when the newest step was last followed
@@ -57,13 +60,16 @@ export class Requests {
       stage.redraw();
     });
     this.body.addEventListener("focusin", (/** @type {FocusEvent} */ e) => {
-      const uid = this._reader(e);
+      const uid = (this.reading = this._reader(e));
       if (uid < 0 || !(/** @type {Element} */ (e.target).matches(":focus-visible"))) return;
       if (stage.pointer?.kind !== "token" || stage.pointer.uid !== uid) this.at = 0;
       stage.point({ kind: "token", uid, at: this.at });
       e.stopPropagation(); // the row is not what is pointed at
     });
-    this.body.addEventListener("focusout", (/** @type {FocusEvent} */ e) => this._reader(e) >= 0 && stage.point(null));
+    this.body.addEventListener("focusout", () => {
+      if (this.reading >= 0) stage.point(null);
+      this.reading = -1;
+    });
     this.body.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => this._key(e));
   }
 
@@ -121,7 +127,7 @@ export class Requests {
       hint(this.note, `${waiting.length} waiting, ${running.length} running, ${done} ended; `);
       this.note.append(h("span", { class: "msgl-cached" }, "tinted"), " = found in the cache; point at a word for its page");
     }
-    if (this.table.querySelector(".msgl-reads:focus")) say(this.spoken, this.note.textContent);
+    if (this.reading >= 0) say(this.spoken, this.note.textContent);
     const from = Math.max(0, Math.floor(this.top / LINE) - 2);
     const to = Math.min(uids.length, from + Math.ceil((this.high || 8 * LINE) / LINE) + 4);
     patch(this.rows, uids.slice(from, to).map((uid, i) => {
@@ -134,7 +140,7 @@ export class Requests {
       this.built.set(uid, { key, row });
       return row;
     }));
-    if (this.built.size > 200) this.built.clear();
+    for (const kept of [this.built, this.prompts]) if (kept.size > 200) kept.clear();
     this._markTokens(state, selection);
   }
 
@@ -160,20 +166,13 @@ export class Requests {
   }
 
   /** @param {number} uid @param {any} r @param {import("./record.js").RunStore} store @param {number} top */
-  _row(uid, r, { texts, pageSize }, top) {
+  _row(uid, r, store, top) {
+    const { texts } = store;
     if (!r) {
       return h("div", { class: "msgl-request msgl-later", role: "row", style: `top:${top}px`, "data-status": "unknown" },
         h("span", { role: "cell" }, h("span", { class: "msgl-chip msgl-none" }, h("b", null, uid))), h("span", { role: "cell" }, "not here yet"));
     }
     const { matched } = r;
-    const { room } = this;
-    const tokens = tokensOf(r);
-    const n = r.prompt.length;
-    // cut each part in its own middle, so that the border between them stays in sight
-    const own = lengthOf(texts, tokens, matched, n, room);
-    const hit = Math.min(lengthOf(texts, tokens, 0, matched, room), Math.max(room >> 1, room - own));
-    const spans = (/** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ most) => tokenSpans(uid, piecesOf(texts, tokens, from, to, pageSize, most));
-    const prompt = [hit ? h("span", { class: "msgl-cached" }, spans(0, matched, hit)) : null, r.error ? r.error : spans(matched, n, Math.max(4, room - hit))];
     const status = /** @type {"waiting"} */ (r.status);
     const why = r.status === "waiting" && r.verdict && r.verdict !== "admitted" ? `: ${r.verdict}` : r.reason ? `: ${r.reason}` : "";
     const holds = r.status === "finished" && (r.row >= 0 || r.pending.length) ? "; its row and pages wait for the batch in flight" : "";
@@ -184,13 +183,31 @@ export class Requests {
       h("span", { role: "cell" }, chip(uid)),
       h("span", { role: "cell", class: "msgl-status", title: `${STATUS_WORDS[status]}${why}${holds}` }, h("i", { "aria-hidden": "true" }, holds ? "◌" : STATUS_SIGNS[status]), " ",
         status === "waiting" ? this._why(uid, `${STATUS_WORDS[status]}${why}`) : `${STATUS_WORDS[status]}${why}`),
-      h("span", { role: "cell", class: "msgl-text msgl-reads", tabindex: 0, "data-key": `t${uid}`, title: clipped(texts, r.prompt, 400) }, prompt),
-      h("span", { role: "cell", class: "msgl-text msgl-out", title: output }, spans(n, tokens.length, this.outRoom)),
+      this._prompt(uid, r, store),
+      h("span", { role: "cell", class: "msgl-text msgl-out", title: output }, r.output.length ? tokenSpans(uid, piecesOf(texts, tokensOf(r), r.prompt.length, r.prompt.length + r.output.length, store.pageSize, this.outRoom)) : null),
       h("span", { role: "cell", class: "msgl-num", title: `${count(r.prompt.length, "prompt token")}, ${matched} found in the cache` }, matched ? `${r.prompt.length} (${matched})` : r.prompt.length),
       h("span", { role: "cell", class: "msgl-num" }, `${r.output.length}/${r.max_tokens}`),
       h("span", { role: "cell", class: "msgl-num" }, r.cached_len),
       h("span", { role: "cell", class: "msgl-num", title: r.pending.length ? `${count(r.pages.length, "page")} in its row; ${r.pending.length} pending` : null }, r.pages.length, r.pending.length ? "*" : ""),
       h("span", { role: "cell", class: "msgl-num" }, r.reserved));
+  }
+
+  /** The cell of a prompt. One that has the focus is built anew, since it would lose it on its way into another row.
+   * @param {number} uid @param {any} r @param {import("./record.js").RunStore} store */
+  _prompt(uid, r, { texts, pageSize, edition }) {
+    const { room } = this;
+    const { prompt, matched, error } = r;
+    const key = [matched, prompt.length, error, room, edition].join(" ");
+    const old = this.prompts.get(uid);
+    if (old && old.key === key && this.reading !== uid) return old.cell;
+    // cut each part in its own middle, so that the border between them stays in sight
+    const own = lengthOf(texts, prompt, matched, prompt.length, room);
+    const hit = Math.min(lengthOf(texts, prompt, 0, matched, room), Math.max(room >> 1, room - own));
+    const spans = (/** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ most) => tokenSpans(uid, piecesOf(texts, prompt, from, to, pageSize, most));
+    const cell = h("span", { role: "cell", class: "msgl-text msgl-reads", tabindex: 0, "data-key": `t${uid}`, title: clipped(texts, prompt, 400) },
+      hit ? h("span", { class: "msgl-cached" }, spans(0, matched, hit)) : null, error ? error : spans(matched, prompt.length, Math.max(4, room - hit)));
+    this.prompts.set(uid, { key, cell });
+    return cell;
   }
 
   /** A waiting request's status leads to the answer, where there is a tab of answers. @param {number} uid @param {string} words */
