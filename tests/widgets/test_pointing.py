@@ -16,7 +16,7 @@ from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.record import Encoder
 from tests.fakes import Run
-from tests.widgets.test_export import LIVE, Opened
+from tests.widgets.test_export import LIVE, Opened, accessible
 from tests.widgets.test_page_views import SMALL, recorded
 
 
@@ -101,7 +101,7 @@ def test_a_token_marks_its_page_everywhere(opened: Opened, trace: Trace) -> None
             assert (f": page {pages[k]}" in note) if wanted else ("in no page" in note)
             nodes = {i for i, n in snap.tree.items() if wanted & set(n.pages)}
             assert {int(n["node"]) for n in opened.data(".msgl-node.msgl-hi")} == nodes
-            in_tree = {int(t["onPage"]) for t in opened.data(".msgl-node .msgl-token.msgl-hi")}
+            in_tree = {int(t["onPage"]) for t in opened.data(".msgl-node .msgl-token.msgl-hi[data-on-page]")}
             assert in_tree <= wanted
             entries = {int(e["pages"]) for e in opened.data(".msgl-entry.msgl-hi")}
             assert entries <= wanted
@@ -115,7 +115,7 @@ def test_a_token_marks_its_page_everywhere(opened: Opened, trace: Trace) -> None
 def test_a_page_marks_its_tokens(opened: Opened, trace: Trace) -> None:
     cells = opened.page.locator(".msgl-cells")
     opened.page.mouse.move(1, 1)
-    seen = 0
+    seen = hidden = 0
     for step in steps_of(trace):
         opened.scrub(step)
         snap = trace.at(step)
@@ -123,15 +123,18 @@ def test_a_page_marks_its_tokens(opened: Opened, trace: Trace) -> None:
         opened.press(*["ArrowLeft"] * 30)
         for page in range(snap.num_pages):
             assert marked(opened) == on_pages(opened, snap, {page}), (step, page)
-            in_tree = {int(t["onPage"]) for t in opened.data(".msgl-node .msgl-token.msgl-hi")}
-            assert in_tree <= {page}
             seen += bool(marked(opened))
+            for piece in opened.data(".msgl-node .msgl-token.msgl-hi"):
+                held = [list(n.pages).index(page) * 4 for n in snap.tree.values() if page in n.pages]
+                assert int(piece["token"]) < held[0] + 4 and held[0] < int(piece["end"]), "or behind the dots"
+                assert piece.get("onPage", str(page)) == str(page)
+                hidden += "onPage" not in piece
             opened.press("ArrowRight")
         opened.press("Escape")
         cells.evaluate("(el) => el.blur()")
         opened.settle()
         assert marked(opened) == set()
-    assert seen > 20
+    assert seen > 20 and hidden
 
 
 def test_text_on_an_edge_of_the_tree_leads_to_its_page(opened: Opened, trace: Trace) -> None:
@@ -256,4 +259,15 @@ def test_the_dummy_page_is_the_last_cell_always(chromium: Any, tmp_path: Path, p
     page.settle()
     assert eval(page.text(".msgl-copy code"), {"trace": trace}) == pages
     assert page.problems == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(chromium: Any, trace: Trace, tmp_path: Path, repo_root: Path, scheme: str) -> None:
+    path, step = export_html(trace, tmp_path / "run.html"), trace.history.last // 2
+    uid = next(u for u, r in trace.at(step).requests.items() if len(r.pages) > 1)
+    fragment = f"#step={step}&req={uid}&token=0&view=chart,pagetable"
+    page = Opened(chromium, path, fragment, color_scheme=scheme, bypass_csp=True)
+    assert (uid, 0) in marked(page), "an address holds a token"
+    accessible(page, repo_root)
     page.context.close()

@@ -1,6 +1,6 @@
 // @ts-check
 import { h, panel, patch, clipped, hint, count } from "./look.js";
-import { piecesOf } from "./tokens.js";
+import { markTokens, piecesOf } from "./tokens.js";
 
 const TREE_ROW = 48;
 const NODE_HIGH = 34;
@@ -91,7 +91,8 @@ function nodeBox(id, node, texts, x, y, wide, looks, mark, age) {
     "aria-label": `node ${id}: ${facts}, ${node.locks ? `locked ${node.locks} times` : "evictable"}${mark ? `, ${mark}` : ""}: ${text}` },
     h("title", null, `node ${id}: ${facts}, used ${count(node.uses, "time")}, last at tick ${node.used}\n${clipped(texts, node.tokens, 200)}`),
     h("rect", { class: "msgl-nodebox", width: wide, height: NODE_HIGH, rx: 4, style: looks === "evictable" ? `--age:${age.toFixed(2)}` : null }),
-    h("text", { class: "msgl-nodetext", x: 8, y: 14 }, pieces.map(({ start, text: said, gap }) => h("tspan", { class: "msgl-token", "data-on-page": gap ? null : node.pages[Math.floor(start / ps)] }, said))),
+    h("text", { class: "msgl-nodetext", x: 8, y: 14 }, pieces.map(({ start, end, text: said, gap }) =>
+      h("tspan", { class: "msgl-token", "data-on-page": gap ? null : node.pages[Math.floor(start / ps)], "data-token": start, "data-end": end }, said))),
     h("text", { class: "msgl-nodefacts", x: 8, y: 28 }, `${id}: ${count(node.tokens.length, "token")}`),
     looks === "protected" ? h("text", { class: "msgl-nodelock", x: wide - 8, y: 28 }, `locked ${node.locks}×`) : null,
     mark ? h("g", { class: `msgl-mark msgl-m-${mark}`, transform: `translate(${wide - 60} ${NODE_HIGH - 3})` },
@@ -106,6 +107,7 @@ export class Tree {
     this.stage = stage;
     this.step = NaN; // the one that was drawn last
     this.moved = -Infinity; // when it became another
+    this.marked = false; // are tokens marked?
     this.deepest = 1; // levels seen so far: nodes become narrower so that these fit, and stay so
     /** @type {Map<number, {key: string, box: any}>} */
     this.built = new Map();
@@ -141,7 +143,7 @@ export class Tree {
   }
 
   /** @param {import("./stage.js").Frame} frame */
-  draw({ state, store, step, delta }) {
+  draw({ state, store, step, delta, selection }) {
     this._move(step);
     const { marks, gone } = treeChanges(delta);
     const nodes = gone.size ? { ...Object.fromEntries(gone), ...state.nodes } : state.nodes;
@@ -199,6 +201,8 @@ export class Tree {
     }
     this.edges.setAttribute("d", [...lines, ...below.values()].join(""));
     patch(this.boxes, boxes);
+    if (selection || this.marked) for (const box of boxes) markTokens(box, nodes[box.getAttribute("data-node")].pages, state.page_size, selection && selection.pages);
+    this.marked = selection !== null;
     if (this.built.size > 500) this.built.clear();
   }
 }
