@@ -194,6 +194,9 @@ export class RunStore {
   refusals = [];
   /** What can be asked: see questions.py. @type {{id: string, title: string, each: boolean, dear: boolean, code: string}[]} */
   questions = [];
+  /** What the capacity card computes with: see capacity.py.
+   * @type {{models: import("./capacity.js").Model[], own: boolean, bytes: Record<string, number>}} */
+  sizing = { models: [], own: false, bytes: {} };
   /** Answers that the kernel gave. @type {Map<string, {html: string, last: number}>} */
   given = new Map();
   /** How much room the views must keep free, so that nothing moves while scrubbing: most tests in a pass, nodes that ever
@@ -280,6 +283,7 @@ export class RunStore {
     this._types = head.types;
     this._emitters = head.emitters;
     this.questions = head.questions ?? [];
+    this.sizing = head.sizing ?? this.sizing;
     for (const name of Object.keys(head.index)) this._columns[name] = new Column();
     for (const uid of Object.keys(state.requests)) this._meet(state.requests[uid]);
     for (const test of state.tests) if (test.verdict !== "admitted") this._refuse(test.uid, this.first, test.verdict);
@@ -619,11 +623,61 @@ export function pageHolds(state, page) {
   return held;
 }
 
+/** Finds the pages in which the prefix cache has some tokens' KV, from their first on. It reads the tree once, when first
+ * asked. @param {any} state @returns {(tokens: number[]) => number[]} */
+export function cacheReader(state) {
+  const { page_size: ps, nodes } = state;
+  /** @type {Map<number, any[]> | null} */
+  let below = null;
+  return (tokens) => {
+    if (!below) {
+      below = new Map();
+      for (const id in nodes) {
+        const { parent } = nodes[id];
+        const known = below.get(parent);
+        if (known) known.push(id);
+        else below.set(parent, [id]);
+      }
+    }
+    /** @type {number[]} */
+    const pages = [];
+    const same = (/** @type {any} */ node, /** @type {number} */ page) => {
+      const at = pages.length * ps;
+      for (let i = 0; i < ps; i++) if (node.tokens[page * ps + i] !== tokens[at + i]) return false;
+      return true;
+    };
+    for (let id = 0, part = false; !part; ) {
+      const next = (below.get(id) ?? []).find((child) => same(nodes[child], 0));
+      if (next === undefined) break;
+      const node = nodes[next];
+      for (let page = 0; page < node.pages.length && !part; page++) {
+        if (same(node, page)) pages.push(node.pages[page]);
+        else part = true;
+      }
+      id = Number(next);
+    }
+    return pages;
+  };
+}
+
+/** Where a request's tokens are, page after page: its row says it; who has no row may have left its KV to the cache, or
+ * find it there. @param {any} state @param {number} uid @param {(tokens: number[]) => number[]} [cached] a `cacheReader` */
+export function pagesOf(state, uid, cached = cacheReader(state)) {
+  const request = state.requests[uid];
+  if (!request) return [];
+  return request.row >= 0 || request.pages.length ? request.pages : cached(tokensOf(request));
+}
+
 /**
- * @typedef {{kind: "page", page: number} | {kind: "uid", uid: number} | {kind: "node", node: number} |
- *   {kind: "pages", pages: number[], uid: number} | null} Pointer what is pointed at
+ * @typedef {{kind: "page", page: number} | {kind: "uid", uid: number} | {kind: "node", node: number} | {kind: "token", uid: number, at: number} |
+ *   {kind: "pages", pages: number[], uid: number} | null} Pointer what is pointed at; a token by its place among its request's
  * @typedef {{pages: Set<number>, uids: Set<number>, nodes: Set<number>}} Selection all that belongs to it
  */
+
+/** The request that is pointed at, be it by one of its tokens; -1: none. @param {Pointer} pointer */
+export function uidOf(pointer) {
+  return pointer?.kind === "uid" || pointer?.kind === "token" ? pointer.uid : -1;
+}
 
 /** Everything that belongs to what is pointed at. @param {any} state @param {Pointer} pointer @returns {Selection | null} */
 export function selectionOf(state, pointer) {
@@ -636,9 +690,15 @@ export function selectionOf(state, pointer) {
     if (state.pages.owner[page] >= 0) uids.add(state.pages.owner[page]);
     if (state.pages.node[page] > 0) nodes.add(state.pages.node[page]);
   };
-  if (pointer.kind === "page") {
-    addPage(pointer.page);
-    for (const uid in state.requests) if (state.requests[uid].pages.includes(pointer.page)) uids.add(Number(uid));
+  const addHolders = (/** @type {number} */ page) => {
+    addPage(page);
+    for (const uid in state.requests) if (state.requests[uid].pages.includes(page)) uids.add(Number(uid));
+  };
+  if (pointer.kind === "page") addHolders(pointer.page);
+  else if (pointer.kind === "token") {
+    uids.add(pointer.uid);
+    const page = pagesOf(state, pointer.uid)[Math.floor(pointer.at / state.page_size)];
+    if (page !== undefined) addHolders(page);
   } else if (pointer.kind === "pages") {
     pointer.pages.forEach(addPage);
     uids.add(pointer.uid);
