@@ -46,13 +46,14 @@ class Screen:
         if driver.set_anew:
             driver.set_anew = False
             controls.settings.show(driver.llm.config)
-        controls.wait(driver.back is not None)
         history, notices = driver.feed.history, driver.notices
         now = history.at(history.last)
         requests = f"{now.counters['running']} running, {now.counters['waiting']} waiting"
         state = self._state()
         if state == CLOSED:
             controls.turn_off()
+        else:
+            controls.wait(driver.back is not None)
         if driver.back:
             said = [driver.back.progress(), "Pause ends it here, all else waits until it is there"]
         else:
