@@ -20,11 +20,12 @@ from minisgl.models.config import ModelConfig
 from minisgl.models.decoder import Decoder, DecoderLayer, Embedding
 
 DTYPES = (torch.float32, torch.bfloat16)
+GROUP = 64  # inputs that are quantized together, as in csrc/product.h
 Pointer, Int = ctypes.c_void_p, ctypes.c_int32
 
 
 class _Linear(ctypes.Structure):
-    _fields_ = (("panels", Pointer), ("bias", Pointer), ("inputs", Int), ("outputs", Int))
+    _fields_ = (("panels", Pointer), ("bias", Pointer), ("scale", Pointer), ("inputs", Int), ("outputs", Int))
 
 
 class _Layer(ctypes.Structure):
@@ -60,10 +61,15 @@ class NativeDecoder:
 
     Load with :meth:`take` as :func:`minisgl.models.weights.load_model`'s ``filled``, then give the model to
     :meth:`finish`; it is of no use otherwise. A tied output layer and embedding share one copy. Engines may share one.
+
+    Args:
+        config: the model's shape.
+        dtype: of activations and KV, and of the weights unless they are int8.
+        int8: keep the weights as int8, each output's with a scale of its own.
     """
 
-    def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
-        self.config, self.dtype = config, dtype
+    def __init__(self, config: ModelConfig, dtype: torch.dtype, int8: bool = False) -> None:
+        self.config, self.dtype, self.int8 = config, dtype, int8
         self._width = library().vector_width()
         model = Decoder(config, dtype, "cpu")  # shapes only
         sizes = [self._panels(*m.weight.shape) for m in model.modules() if isinstance(m, (Linear, Embedding))]
@@ -81,14 +87,18 @@ class NativeDecoder:
         panels = self._panels(outputs, inputs)
         to = self._free[: math.prod(panels)].view(panels)
         self._free = self._free[math.prod(panels) :]
+        scale = None
+        if self.int8:
+            weight, scale = quantize(weight, 4 * panels[1])
         pack(weight, to, gated)
         self._kept.append(to)
-        linear = _Linear(to.data_ptr(), None, inputs, panels[0] * panels[2] if gated else outputs)
-        if bias is not None:
-            column = torch.zeros(panels[0], 1, panels[2], dtype=torch.int32)
-            pack(bias.data.float()[:, None], column, gated)
-            self._kept.append(column)
-            linear.bias = column.data_ptr()
+        linear = _Linear(to.data_ptr(), None, None, inputs, panels[0] * panels[2] if gated else outputs)
+        for name, values in (("bias", bias), ("scale", scale)):
+            if values is not None:
+                column = torch.zeros(panels[0], 1, panels[2], dtype=torch.int32)
+                pack(values.data.float()[:, None], column, gated)
+                self._kept.append(column)
+                setattr(linear, name, column.data_ptr())
         self._linears[module] = linear
         module.weight.data = module.weight.new_empty(0)
 
@@ -116,8 +126,9 @@ class NativeDecoder:
 
     def _panels(self, outputs: int, inputs: int) -> tuple[int, int, int]:
         """Shape of a weight when packed: ``[panels, units of inputs, outputs of a panel]``; a unit is 32 bits."""
-        panel, per_unit = 2 * self._width, 4 // self.dtype.itemsize
-        return -(-outputs // panel), -(-inputs // per_unit), panel
+        panel = 2 * self._width
+        units = -(-inputs // GROUP) * GROUP // 4 if self.int8 else -(-inputs * self.dtype.itemsize // 4)
+        return -(-outputs // panel), units, panel
 
     def _vector(self, values: Tensor) -> int:
         """Float32, filled up to whole panels with zeros."""
@@ -126,8 +137,16 @@ class NativeDecoder:
         return kept.data_ptr()
 
 
+def quantize(weight: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """``[out, in]`` as integers with 128 added, uint8 ``[out, width]``, and what 1 of them stands for, ``[out]``."""
+    weight = weight.float()
+    scale = weight.abs().amax(1) / 127
+    integers = weight.div_(scale.clamp(min=1e-30)[:, None]).round_().add_(128).to(torch.uint8)
+    return F.pad(integers, (0, width - weight.shape[1]), value=128), scale
+
+
 def pack(weight: Tensor, to: Tensor, gated: bool = False) -> None:
-    """Write ``[out, in]``, float32 or bfloat16, to int32 ``[panels, units of in, outputs of a panel]``.
+    """Write ``[out, in]``, float32, bfloat16 or uint8, to int32 ``[panels, units of in, outputs of a panel]``.
 
     What fills up the last panel is 0. A ``gated`` weight has all gates before all ups; in the panels half a panel of
     these stands beside half a panel of those.
