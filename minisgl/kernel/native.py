@@ -20,7 +20,11 @@ from minisgl.models.config import ModelConfig
 from minisgl.models.decoder import Decoder, DecoderLayer, Embedding
 
 DTYPES = (torch.float32, torch.bfloat16)
-GROUP = 64  # inputs that are quantized together, as in csrc/product.h
+GROUP = 32  # inputs that are quantized together, as in csrc/product.h
+PARTS = (
+    "embedding", "norms", "q, k, v", "rotation, KV stored", "attention", "output", "gate, up", "down", "logits",
+    "rounding to int8", "waiting",
+)  # fmt: skip
 Pointer, Int = ctypes.c_void_p, ctypes.c_int32
 
 
@@ -52,7 +56,7 @@ class _Batch(ctypes.Structure):
     _fields_ = (
         ("requests", Int),
         ("width", Int),
-        *((name, Pointer) for name in ("rows", "starts", "ends", "samples", "page_table", "token_pool", "logits")),
+        *((name, Pointer) for name in ("rows", "starts", "ends", "samples", "page_table", "token_pool", "logits", "seconds")),
     )
 
 
@@ -173,7 +177,13 @@ class NativeRunner:
         pool: on the CPU, of the weights' dtype.
         max_seq_len: the longest row, in tokens.
         threads: how many compute.
+
+    Attributes:
+        seconds: None; or a float64 array of ``len(PARTS)``, to which every call adds what its first thread's time went
+            to. The last part is the wait for the other threads.
     """
+
+    seconds: np.ndarray | None = None
 
     def __init__(self, decoder: NativeDecoder, pool: KVPool, max_seq_len: int, threads: int) -> None:
         c = decoder.config
@@ -207,6 +217,7 @@ class NativeRunner:
             page_table.shape[1],
             *(columns.ctypes.data + 4 * requests * i for i in range(4)),
             *(tensor.data_ptr() for tensor in (page_table, token_pool, self._logits)),
+            None if self.seconds is None else self.seconds.ctypes.data,
         )
         self._lib.forward(self._handle, self._bf16, ctypes.byref(plan), self.threads)
         return self._logits[:samples]

@@ -34,6 +34,7 @@ struct Batch {  // request i computes its tokens [starts[i], ends[i]) through ro
   const int32_t *rows, *starts, *ends, *samples;  // samples[i]: which row of logits it fills, or -1
   const int32_t *page_table, *token_pool;         // [rows][width]
   float* logits;                                  // [samples][vocab]
+  double* seconds;                                // [PARTS] of the first thread are added there, or null
 };
 }
 
@@ -113,9 +114,9 @@ template <class T> struct Decoder {
     team.begin(windows.size() * (2 + 13 * m.layers) + 2);
 #pragma omp parallel num_threads(threads)
     {
-      Member member{team, omp_get_thread_num(), threads};
+      Member member{team, omp_get_thread_num(), threads, omp_get_thread_num() ? nullptr : b.seconds};
       for (const Window& w : windows) pass(member, b, w);
-      product(member, sampled, hidden_units, samples, m.head, [&](int row, int panel, const float* piece) {
+      product(member, HEAD, sampled, hidden_units, samples, m.head, [&](int row, int panel, const float* piece) {
         int begin = panel * NR;
         memcpy(b.logits + int64_t(row) * m.vocab + begin, piece, std::min(NR, m.vocab - begin) * sizeof(float));
       });
@@ -131,16 +132,22 @@ template <class T> struct Decoder {
     grow(attended, count * attended_units);
     grow(gated, count * gated_units);
     grow(sampled, samples * hidden_units);
-    if (m.head.scale) grow(records, std::max(count, samples) * record_units);
+    if (m.head.scale) grow(records, round_up(std::max(count, samples), MR) * record_units);
     if (int(scratch.size()) < threads) scratch.resize(threads);
   }
 
   // x [rows][units], of the model's dtype, times w.
   template <class F>
-  void product(Member& team, const std::vector<int32_t>& x, int units, int rows, const Linear& w, F finish) {
-    if (!w.scale) return multiply<T>(team, x.data(), units, rows, w, finish);
-    team.share(rows, [&](int i) { quantize((const T*)&x[i * units], w.in, &records[i * record_units]); });
-    multiply<T>(team, records.data(), record_units, rows, w, finish);
+  void product(Member& team, Part part, const std::vector<int32_t>& x, int units, int rows, const Linear& w, F finish) {
+    if (!w.scale) return multiply<T>(team, part, x.data(), units, rows, w, finish);
+    int groups = (w.in + GROUP - 1) / GROUP, blocks = (rows + MR - 1) / MR;
+    team.share(ROUND, blocks * groups, [&](int item) {
+      int block = item / groups, begin = item % groups * GROUP;
+      int32_t* to = &records[block * MR * record_units + item % groups * RECORD * MR];
+      for (int i = block * MR; i < std::min(rows, (block + 1) * MR); i++)
+        quantize((const T*)&x[i * units] + begin, w.in - begin, to + i % MR);
+    });
+    multiply<T>(team, part, records.data(), record_units, rows, w, finish);
   }
 
   // One token's heads stay together if there are enough requests to go round, as their KV lies side by side.
@@ -185,16 +192,16 @@ template <class T> struct Decoder {
       float* to = &residual[row * hidden_width + panel * NR];
       for (int half = 0; half < NR; half += W) store(to + half, load<vf>(to + half) + load<vf>(piece + half));
     };
-    team.share(count, [&](int i) { embed(b.token_pool[t[i].row * int64_t(b.width) + t[i].position], i); });
+    team.share(EMBED, count, [&](int i) { embed(b.token_pool[t[i].row * int64_t(b.width) + t[i].position], i); });
     for (int l = 0; l < m.layers; l++) {
       const Layer& layer = m.layer[l];
       T* keys = (T*)pool.data + l * pool.slots * kv_size;
       T* values = keys + m.layers * pool.slots * kv_size;
-      team.share(count, [&](int i) { norm(i, layer.input_norm, &normed[i * hidden_units]); });
-      product(team, normed, hidden_units, count, layer.qkv, [&](int row, int panel, const float* piece) {
+      team.share(NORM, count, [&](int i) { norm(i, layer.input_norm, &normed[i * hidden_units]); });
+      product(team, QKV, normed, hidden_units, count, layer.qkv, [&](int row, int panel, const float* piece) {
         memcpy(&qkv[row * qkv_width + panel * NR], piece, NR * sizeof(float));
       });
-      team.share(count, [&](int i) {
+      team.share(ROTATE, count, [&](int i) {
         int64_t slot = b.page_table[t[i].row * int64_t(b.width) + t[i].position];
         rotate_and_store(layer, i, t[i].position, count, keys + slot * kv_size, values + slot * kv_size);
       });
@@ -205,7 +212,7 @@ template <class T> struct Decoder {
         int64_t offset = item.head * m.head_dim;
         return Paged<T>{keys + offset, values + offset, kv_size, b.page_table + t[item.token].row * int64_t(b.width)};
       };
-      team.share(items.size(), [&](int i) {
+      team.share(ATTEND, items.size(), [&](int i) {
         const Item& item = items[i];
         int64_t line = group * head_units;  // of a token's rows
         Task<T> task{paged(item), &queries[(int64_t(item.head) * count + item.token) * line], count * line, item.heads,
@@ -233,7 +240,7 @@ template <class T> struct Decoder {
               write_result(s.all, h * rows + row, width, m.head_dim,
                            result(item.token + row / group, item.head + h, row % group));
       });
-      team.share(w.splits.size(), [&](int i) {
+      team.share(ATTEND, w.splits.size(), [&](int i) {
         const Split& split = w.splits[i];
         Sums& all = scratch[team.thread].all;
         all.begin(group, width);
@@ -245,15 +252,15 @@ template <class T> struct Decoder {
           write_result(all, row, width, m.head_dim, result(split.token, split.head, row));
         }
       });
-      product(team, attended, attended_units, count, layer.output, add);
-      team.share(count, [&](int i) { norm(i, layer.post_norm, &normed[i * hidden_units]); });
-      product(team, normed, hidden_units, count, layer.gate_up, [&](int row, int panel, const float* piece) {
+      product(team, OUTPUT, attended, attended_units, count, layer.output, add);
+      team.share(NORM, count, [&](int i) { norm(i, layer.post_norm, &normed[i * hidden_units]); });
+      product(team, GATE_UP, normed, hidden_units, count, layer.gate_up, [&](int row, int panel, const float* piece) {
         vf gate = load<vf>(piece), up = load<vf>(piece + W);  // a panel holds W of either
         store_floats((T*)&gated[row * gated_units] + panel * W, gate / (1.f + exponential(-gate)) * up);
       });
-      product(team, gated, gated_units, count, layer.down, add);
+      product(team, DOWN, gated, gated_units, count, layer.down, add);
     }
-    team.share(count, [&](int i) {
+    team.share(NORM, count, [&](int i) {
       if (t[i].sample >= 0) norm(i, m.norm, &sampled[t[i].sample * hidden_units]);
     });
   }

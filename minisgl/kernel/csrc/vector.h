@@ -50,6 +50,12 @@ inline vi splat(int32_t x) { return x - vi{}; }
 
 inline vf load_floats(const float* from) { return load<vf>(from); }
 inline vf load_floats(const bf16* from) { return (vf)(__builtin_convertvector(load<vh>(from), vu) << 16); }
+template <class T> inline vf load_floats(const T* from, int count) {  // zeros after the first `count`
+  if (count >= W) return load_floats(from);
+  T part[W] = {};
+  if (count > 0) memcpy(part, from, count * sizeof(T));
+  return load_floats(part);
+}
 inline vi load_bits(const float* from) { return load<vi>(from); }
 inline vi load_bits(const bf16* from) { return __builtin_convertvector(load<vh>(from), vi); }
 inline void store_floats(float* to, vf v) { store(to, v); }
