@@ -56,7 +56,8 @@ class _Batch(ctypes.Structure):
     _fields_ = (
         ("requests", Int),
         ("width", Int),
-        *((name, Pointer) for name in ("rows", "starts", "ends", "samples", "page_table", "token_pool", "logits", "seconds")),
+        *((name, Pointer) for name in ("rows", "starts", "ends", "samples")),
+        *((name, Pointer) for name in ("page_table", "token_pool", "logits", "seconds")),
     )
 
 
@@ -179,8 +180,8 @@ class NativeRunner:
         threads: how many compute.
 
     Attributes:
-        seconds: None; or a float64 array of ``len(PARTS)``, to which every call adds what its first thread's time went
-            to. The last part is the wait for the other threads.
+        seconds: None; or float64 ``[threads, len(PARTS)]``, to which every call adds what each thread's time went to.
+            The last part is the wait for other threads.
     """
 
     seconds: np.ndarray | None = None

@@ -34,7 +34,7 @@ struct Batch {  // request i computes its tokens [starts[i], ends[i]) through ro
   const int32_t *rows, *starts, *ends, *samples;  // samples[i]: which row of logits it fills, or -1
   const int32_t *page_table, *token_pool;         // [rows][width]
   float* logits;                                  // [samples][vocab]
-  double* seconds;                                // [PARTS] of the first thread are added there, or null
+  double* seconds;                                // [threads][PARTS]: what the threads' time went to is added; or null
 };
 }
 
@@ -114,7 +114,7 @@ template <class T> struct Decoder {
     team.begin(windows.size() * (2 + 13 * m.layers) + 2);
 #pragma omp parallel num_threads(threads)
     {
-      Member member{team, omp_get_thread_num(), threads, omp_get_thread_num() ? nullptr : b.seconds};
+      Member member{team, omp_get_thread_num(), threads, b.seconds ? b.seconds + omp_get_thread_num() * PARTS : nullptr};
       for (const Window& w : windows) pass(member, b, w);
       product(member, HEAD, sampled, hidden_units, samples, m.head, [&](int row, int panel, const float* piece) {
         int begin = panel * NR;

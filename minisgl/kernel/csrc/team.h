@@ -42,7 +42,7 @@ class Team {
 struct Member {
   Team& team;
   const int thread, threads;
-  double* const seconds;  // [PARTS] of this thread are added there, if anybody wants to know
+  double* const seconds;  // [PARTS]: what this thread's time goes to is added there, if not null
   int at = 0;
   double last = seconds ? now() : 0;
 
