@@ -144,10 +144,15 @@ class NativeDecoder:
 
 def quantize(weight: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """``[out, in]`` as integers with 128 added, uint8 ``[out, width]``, and what 1 of them stands for, ``[out]``."""
-    weight = weight.float()
-    scale = weight.abs().amax(1) / 127
-    integers = weight.div_(scale.clamp(min=1e-30)[:, None]).round_().add_(128).to(torch.uint8)
-    return F.pad(integers, (0, width - weight.shape[1]), value=128), scale
+    outputs, inputs = weight.shape
+    integers, scale = huge_zeros(outputs, width, dtype=torch.uint8).fill_(128), torch.empty(outputs)
+    scratch = huge_zeros(min(outputs, 1024), inputs, dtype=torch.float32)  # some rows at a time: 4 bytes a weight
+    for begin in range(0, outputs, len(scratch)):
+        rows = slice(begin, begin + len(scratch))
+        part = scratch[: len(weight[rows])].copy_(weight[rows])
+        scale[rows] = torch.linalg.vector_norm(part, math.inf, dim=1) / 127
+        integers[rows, :inputs] = part.div_(scale[rows, None].clamp(min=1e-30)).round_().add_(128)
+    return integers, scale
 
 
 def pack(weight: Tensor, to: Tensor, gated: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 from itertools import pairwise
 
@@ -13,8 +14,11 @@ import torch.nn.functional as F
 from minisgl.config import EngineConfig
 from minisgl.engine import load_engine, loader
 from minisgl.kernel import build, native
+from minisgl.kvcache import pool
 from minisgl.layers import Linear
+from minisgl.models.config import ModelConfig
 from minisgl.models.decoder import Embedding
+from minisgl.models.weights import load_model
 from tests.chromium import skip_or_fail
 from tests.engine.conftest import needs_cpp
 from tests.engine.driver import Driver
@@ -207,3 +211,36 @@ def test_where_a_pass_spends_its_time(tiny_folder):
     driver.admit(0, PROMPTS[1])
     driver.prefill(0)
     assert (runner.seconds >= 0).all() and (runner.seconds.sum(0) > 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_weights_exist_once_while_they_are_loaded(tiny_folder, monkeypatch, dtype):
+    """At most the panels, and of one module what was read and what it is made into; all of it in mappings."""
+    live, most = 0, 0
+
+    class Counted(mmap.mmap):
+        def __init__(self, *args, **kwargs):
+            nonlocal live, most
+            live += len(self)
+            most = max(most, live)
+
+        def __del__(self):
+            nonlocal live
+            live -= len(self)
+
+    monkeypatch.setattr(pool.mmap, "mmap", Counted)
+    monkeypatch.setattr(pool, "SMALL", 0)
+    monkeypatch.setattr(pool, "HUGE", 1)  # no rounding
+    folder, itemsize = tiny_folder("qwen3"), 4 if dtype == "float32" else 2
+    config = ModelConfig.from_folder(folder)
+    decoder = native.NativeDecoder(config, torch.float32 if dtype == "float32" else torch.bfloat16, dtype == "int8")
+    panels, sizes = live, []
+
+    def take(module):
+        sizes.append(sum(p.numel() for p in module.parameters(recurse=False)))
+        decoder.take(module)
+
+    decoder.finish(load_model(config, folder, decoder.dtype, "cpu", take))
+    each = itemsize + (1 + 4 if dtype == "int8" else 0)  # int8: the integers, and some rows in float32
+    assert max(sizes) * itemsize <= most - panels <= 1.3 * max(sizes) * each
+    assert live - panels <= 0.1 * panels  # what is left are norms, which the model still has
