@@ -99,6 +99,12 @@ def test_int8_is_float32_with_rounded_weights_and_inputs(tiny_folder, monkeypatc
     assert 4 * off < rounding < 0.1 * wanted.std()
 
 
+def test_int8_weights_are_shared_with_those_alike_only(tiny_folder):
+    engines = [drive(tiny_folder("llama"), quantize=kind) for kind in (None, "int8", "int8")]
+    plain, int8, same = (engine.executor.runner.decoder for engine in engines)
+    assert same is int8 and 0.25 < int8.weight_bytes / plain.weight_bytes < 0.5
+
+
 @pytest.mark.parametrize("target", OLDER)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 def test_older_cpus_compute_the_same(tmp_path, monkeypatch, target, dtype):
@@ -193,9 +199,10 @@ def test_packing_by_hand():
 
 
 def test_packing_gates_and_ups_by_hand():
-    both, packed = torch.tensor([1.0, 2, 3, -1, -2, -3]), torch.zeros(2, 1, 4, dtype=torch.int32)  # three of either
+    both = torch.tensor([1.0, 2, 3, 4, 5, -1, -2, -3, -4, -5])  # five of either
+    packed = torch.zeros(3, 1, 4, dtype=torch.int32)
     native.pack(both[:, None], packed, gated=True)
-    assert packed.view(torch.float32).flatten().tolist() == [1, 2, -1, -2, 3, 0, -3, 0]
+    assert packed.view(torch.float32).flatten().tolist() == [1, 2, -1, -2, 3, 4, -3, -4, 5, 0, -5, 0]
 
 
 def test_quantizing_by_hand():
