@@ -30,6 +30,7 @@ KINDS = {
     "bfloat16": {"dtype": "bfloat16"},
     "float32": {"dtype": "float32"},
 }
+EVERY = 3  # steps between two measurements of the machine
 READ = torch.ones(1 << 27)  # 512 MiB, more than any cache holds
 
 
@@ -94,7 +95,7 @@ def decode_steps(llm: LLM, running: int, context: int, steps: int, patience: flo
 
 
 def beside_the_limits(options: Namespace) -> None:
-    steps = 6 if options.quick else 40
+    steps = 9 if options.quick else 40
     cases = [(1, 200), (32, 200)] if options.quick else [(1, 200), (8, 200), (32, 200), (1, LONG)]
     rows, results, profiles = [], [], {}
     for kind in KINDS:
@@ -108,9 +109,13 @@ def beside_the_limits(options: Namespace) -> None:
                 flops = 2 * running * llm.memory.weight_bytes / bytes_each
                 flops += 4 * running * context * c.num_layers * c.num_heads * c.head_dim
                 taken, best = [], []
-                for step in decode_steps(llm, running, context, steps, options.patience):
-                    taken.append(step)
-                    best.append(max(read_seconds(count), multiply_seconds(flops, a)))
+                for i, step in enumerate(decode_steps(llm, running, context, steps, options.patience)):
+                    if (
+                        not i or (i - 1) % EVERY
+                    ):  # else the caches hold nothing but READ, which is not what life is like
+                        taken.append(step)
+                    if i % EVERY == 0:
+                        best.append(max(read_seconds(count), multiply_seconds(flops, a)))
                 times = [step.whole for step in taken]
                 outside = median(step.whole - step.model for step in taken)
                 profiles[f"{kind}, {running} x {context}"] = min(taken).parts
