@@ -110,9 +110,7 @@ def beside_the_limits(options: Namespace) -> None:
                 flops += 4 * running * context * c.num_layers * c.num_heads * c.head_dim
                 taken, best = [], []
                 for i, step in enumerate(decode_steps(llm, running, context, steps, options.patience)):
-                    if (
-                        not i or (i - 1) % EVERY
-                    ):  # else the caches hold nothing but READ, which is not what life is like
+                    if not i or (i - 1) % EVERY:  # else only READ is in the caches, as it never is in life
                         taken.append(step)
                     if i % EVERY == 0:
                         best.append(max(read_seconds(count), multiply_seconds(flops, a)))
