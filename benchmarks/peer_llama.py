@@ -1,5 +1,7 @@
 """llama.cpp as a peer: all prompts in batches of 512 tokens, then one batch a step. Arguments: folder, dtype, threads.
 
+With "steps" before the last one it takes one prompt of up to 8,192 tokens with what is to follow, and answers not with
+tokens but with the microseconds of every step.
 It reads GGUF files only, so the folder's weights are written into one, unquantized and without a tokenizer.
 """
 
@@ -9,14 +11,17 @@ import ctypes
 import json
 import sys
 import tempfile
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from peer import Generate, serve
 from workload import Prompts
 
-FOLDER, DTYPE, THREADS = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-MOST = 64  # requests
+FOLDER, DTYPE, THREADS = Path(sys.argv[1]), sys.argv[2], int(sys.argv[-1])
+STEPS = "steps" in sys.argv
+MOST, LONGEST = (1, 8192) if STEPS else (64, 512)  # requests, and tokens of each
 BATCH = 512
 NAMES = {
     "self_attn.q_proj": "attn_q",
@@ -85,7 +90,7 @@ def load() -> Generate:
         parameters.use_mmap = False
         model = L.llama_model_load_from_file(str(path).encode(), parameters)
     settings = L.llama_context_default_params()
-    settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_seq_max = MOST * 512, BATCH, BATCH, MOST
+    settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_seq_max = MOST * LONGEST, BATCH, BATCH, MOST
     settings.n_threads = settings.n_threads_batch = THREADS
     settings.kv_unified = False
     context = L.llama_init_from_model(model, settings)
@@ -114,11 +119,13 @@ def load() -> Generate:
             for i, (_, _, sequence, wanted) in enumerate(chunk):
                 if wanted:
                     outputs[sequence].append(best(i))
+        times = [time.perf_counter()]
         while running := [s for s, out in enumerate(outputs) if len(out) < new[s]]:
             forward([(outputs[s][-1], len(prompts[s]) + len(outputs[s]) - 1, s, True) for s in running])
             for i, s in enumerate(running):
                 outputs[s].append(best(i))
-        return outputs
+            times.append(time.perf_counter())
+        return [[round(1e6 * (b - a)) for a, b in pairwise(times)]] if STEPS else outputs
 
     return generate
 

@@ -49,6 +49,7 @@ ORDER, ADMISSION, RETRACTION, PHASE = (
 REFUSED = f"{CASES}::test_19_20_a_bad_request_fails_alone"
 REPLAY, LIVE = "tests/sim/test_replay.py", "tests/scheduler/test_settings.py"
 FREE_LIST, TREE = "tests/kvcache/test_allocator.py", "tests/kvcache/test_radix.py"
+NATIVE = "tests/kernel/test_native.py"
 PAGES = f"{ORACLES}::TestPagesNotTokens"
 DRAIN = f"{OVERLAP}::test_an_allocation_that_needs_pending_pages_drains_the_pipeline"
 
@@ -748,6 +749,83 @@ MUTATIONS = (
         edits={"_mix(_mix(seed & _MASK) ^ position)": "_mix(_mix(seed & _MASK))"},
         test="tests/engine/test_sampler.py::test_uniform_is_a_fixed_function_of_seed_and_position",
     ),
+    # -- the C++ kernels ---------------------------------------------------------------------------------------------
+    Mutation(
+        broken="gates and ups lie in the panels as any other weight",
+        file="kernel/native.py",
+        edits={"(2, panels, panel // 2, steps) if gated else": "(panels, 2, panel // 2, steps) if gated else"},
+        test=f"{NATIVE}::test_packing_gates_and_ups_by_hand",
+    ),
+    Mutation(
+        broken="packed weights are kept a second time as they were read",
+        file="kernel/native.py",
+        edits={"module.weight.data = module.weight.new_empty(0)": "self._kept.append(module.weight.data)"},
+        test=f"{NATIVE}::test_weights_exist_once_while_they_are_loaded",
+    ),
+    Mutation(
+        broken="an engine takes the weights of another that has them in other numbers",
+        file="engine/loader.py",
+        edits={"times, dtype, device, kernels, quantize)": "times, dtype, device, kernels)"},
+        test=f"{NATIVE}::test_int8_weights_are_shared_with_those_alike_only",
+    ),
+    Mutation(
+        broken="kernels compiled for another CPU are taken from a shared cache",
+        file="kernel/build.py",
+        edits={"(compiler, target, FLAGS, _cpu())": "(compiler, target, FLAGS)"},
+        test="tests/kernel/test_build.py::test_it_says_that_it_compiles_and_does_so_once",
+    ),
+    Mutation(
+        broken="a token sees those of its block that come after it",
+        file="kernel/csrc/attention.h",
+        edits={"std::min(there, t.first + (row + i) / t.group + 1 - block)": "there"},
+        test=f"{NATIVE}::test_every_family_computes_what_torch_computes",
+    ),
+    Mutation(
+        broken="values summed up before a larger score came keep their weight",
+        file="kernel/csrc/attention.h",
+        edits={"load<vf>(sums) * rescale[i]": "load<vf>(sums)"},
+        test=f"{NATIVE}::test_a_prompt_longer_than_blocks_and_windows",
+    ),
+    Mutation(
+        broken="a context that is not split is summed up in one piece",
+        file="kernel/csrc/attention.h",
+        edits={
+            "if (block % RUN == 0) s.run.begin": "if (block == t.begin) s.run.begin",
+            "if ((block + KEYS) % RUN == 0 || block + KEYS >= t.end)": "if (block + KEYS >= t.end)",
+            "if (t.first + row / t.group >= block / RUN * RUN) {": "{",
+        },
+        test=f"{NATIVE}::TestOnlyItsOwnHistoryDecides",
+    ),
+    Mutation(
+        broken="NaN of an earlier token stays behind the end of a row",
+        file="kernel/csrc/decoder.cpp",
+        edits={"std::fill(line, line + hidden_width, 0.f);": ""},
+        test=f"{NATIVE}::test_nan_stays_with_its_own_request",
+    ),
+    Mutation(
+        broken="all requests write their keys where the first does",
+        file="kernel/csrc/decoder.cpp",
+        edits={"b.page_table[t[i].row * int64_t(b.width) + t[i].position];": "b.page_table[t[i].position];"},
+        test=f"{NATIVE}::test_every_family_computes_what_torch_computes",
+    ),
+    Mutation(
+        broken="int8 weights are 128 too large",
+        file="kernel/csrc/product.h",
+        edits={"= -128 * int32_t(total);": "= 0;"},
+        test=f"{NATIVE}::test_int8_is_float32_with_rounded_weights_and_inputs",
+    ),
+    Mutation(
+        broken="NaN becomes a number before int8 weights",
+        file="kernel/csrc/product.h",
+        edits={" + 0.f * total;": ";"},
+        test=f"{NATIVE}::test_nan_stays_with_its_own_request",
+    ),
+    Mutation(
+        broken="a thread goes on when the others' items are taken, done or not",
+        file="kernel/csrc/team.h",
+        edits={"phase.done.load(std::memory_order_acquire) < items": "phase.next.load() < items"},
+        test=f"{NATIVE}::TestOnlyItsOwnHistoryDecides::test_company",
+    ),
 )
 
 
@@ -769,6 +847,8 @@ def run(tests: Sequence[str], mutation: Mutation | None = None) -> tuple[int, st
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "pytest_timeout", "--timeout=60"]
         command += ["-p", "no:cacheprovider", "-o", f"pythonpath={folder} .", *tests]
         own = {"HYPOTHESIS_PROFILE": "ci", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "MINISGL_FUZZ": "0"}
+        if mutation and "csrc" in mutation.file:
+            own["MINISGL_CACHE"] = f"{folder}/cache"  # for the broken kernels
         env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | own
         done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr

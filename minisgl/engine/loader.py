@@ -83,12 +83,17 @@ def load_engine(model: str | Path, config: EngineConfig) -> LoadedEngine:
     dtype = config.dtype if config.dtype != "auto" else _dtype(model_config, device)
     torch_dtype = getattr(torch, dtype)
     kernels, why = _kernels(config.kernels, torch_dtype, device)
+    if config.quantize and kernels != "cpp":
+        raise ConfigError(
+            f"quantize={config.quantize!r}: only the C++ kernels compute such weights, and here it is {why}; "
+            f"leave quantize out, or make them possible with a C++ compiler, device='cpu' and kernels='auto'"
+        )
     threads = config.threads or default_threads()
     if device.type == "cpu":
         torch.set_num_threads(threads)
     size_pool(model_config, config, dtype, device)  # what cannot fit now will not fit beside the weights either
     eos_token_ids, tokenizer = _eos_token_ids(folder), _tokenizer(folder)
-    decoder = _shared(model_config, folder, torch_dtype, device, kernels)
+    decoder = _shared(model_config, folder, torch_dtype, device, kernels, config.quantize)
     num_pages = size_pool(model_config, config, dtype, device)
     max_seq_len = config.max_seq_len or min(model_config.max_seq_len, num_pages * config.page_size)
     pool = KVPool(
@@ -158,7 +163,7 @@ def _kernels(wanted: str, dtype: torch.dtype, device: torch.device) -> tuple[str
 
 
 def _shared(
-    config: ModelConfig, folder: Path, dtype: torch.dtype, device: torch.device, kernels: str
+    config: ModelConfig, folder: Path, dtype: torch.dtype, device: torch.device, kernels: str, quantize: str | None
 ) -> Decoder | NativeDecoder:
     """Load a model, or take the one another engine of this process still holds: weights are read and never written.
 
@@ -167,11 +172,11 @@ def _shared(
     times = tuple(
         sorted((f.name, f.stat().st_mtime_ns) for f in folder.iterdir() if f.suffix in (".safetensors", ".json"))
     )
-    key = (folder.resolve(), times, dtype, device, kernels)
+    key = (folder.resolve(), times, dtype, device, kernels, quantize)
     decoder = _loaded.get(key)
     if decoder is None:
         if kernels == "cpp":
-            decoder = NativeDecoder(config, dtype)
+            decoder = NativeDecoder(config, dtype, quantize == "int8")
             decoder.finish(load_model(config, folder, dtype, device, decoder.take))
         elif can_pack(device, dtype):
             decoder = load_model(config, folder, dtype, device, _packed)

@@ -20,11 +20,16 @@ from minisgl.models.config import ModelConfig
 from minisgl.models.decoder import Decoder, DecoderLayer, Embedding
 
 DTYPES = (torch.float32, torch.bfloat16)
+GROUP = 32  # inputs that are quantized together, as in csrc/product.h
+PARTS = (
+    "embedding", "norms", "q, k, v", "rotation, KV stored", "attention", "output", "gate, up", "down", "logits",
+    "rounding to int8", "waiting",
+)  # fmt: skip
 Pointer, Int = ctypes.c_void_p, ctypes.c_int32
 
 
 class _Linear(ctypes.Structure):
-    _fields_ = (("panels", Pointer), ("bias", Pointer), ("inputs", Int), ("outputs", Int))
+    _fields_ = (("panels", Pointer), ("bias", Pointer), ("scale", Pointer), ("inputs", Int), ("outputs", Int))
 
 
 class _Layer(ctypes.Structure):
@@ -51,7 +56,8 @@ class _Batch(ctypes.Structure):
     _fields_ = (
         ("requests", Int),
         ("width", Int),
-        *((name, Pointer) for name in ("rows", "starts", "ends", "samples", "page_table", "token_pool", "logits")),
+        *((name, Pointer) for name in ("rows", "starts", "ends", "samples")),
+        *((name, Pointer) for name in ("page_table", "token_pool", "logits", "seconds")),
     )
 
 
@@ -60,10 +66,15 @@ class NativeDecoder:
 
     Load with :meth:`take` as :func:`minisgl.models.weights.load_model`'s ``filled``, then give the model to
     :meth:`finish`; it is of no use otherwise. A tied output layer and embedding share one copy. Engines may share one.
+
+    Args:
+        config: the model's shape.
+        dtype: of activations and KV, and of the weights unless they are int8.
+        int8: keep the weights as int8, each output's with a scale of its own.
     """
 
-    def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
-        self.config, self.dtype = config, dtype
+    def __init__(self, config: ModelConfig, dtype: torch.dtype, int8: bool = False) -> None:
+        self.config, self.dtype, self.int8 = config, dtype, int8
         self._width = library().vector_width()
         model = Decoder(config, dtype, "cpu")  # shapes only
         sizes = [self._panels(*m.weight.shape) for m in model.modules() if isinstance(m, (Linear, Embedding))]
@@ -81,14 +92,18 @@ class NativeDecoder:
         panels = self._panels(outputs, inputs)
         to = self._free[: math.prod(panels)].view(panels)
         self._free = self._free[math.prod(panels) :]
+        scale = None
+        if self.int8:
+            weight, scale = quantize(weight, 4 * panels[1])
         pack(weight, to, gated)
         self._kept.append(to)
-        linear = _Linear(to.data_ptr(), None, inputs, panels[0] * panels[2] if gated else outputs)
-        if bias is not None:
-            column = torch.zeros(panels[0], 1, panels[2], dtype=torch.int32)
-            pack(bias.data.float()[:, None], column, gated)
-            self._kept.append(column)
-            linear.bias = column.data_ptr()
+        linear = _Linear(to.data_ptr(), None, None, inputs, panels[0] * panels[2] if gated else outputs)
+        for name, values in (("bias", bias), ("scale", scale)):
+            if values is not None:
+                column = torch.zeros(panels[0], 1, panels[2], dtype=torch.int32)
+                pack(values.data.float()[:, None], column, gated)
+                self._kept.append(column)
+                setattr(linear, name, column.data_ptr())
         self._linears[module] = linear
         module.weight.data = module.weight.new_empty(0)
 
@@ -116,8 +131,9 @@ class NativeDecoder:
 
     def _panels(self, outputs: int, inputs: int) -> tuple[int, int, int]:
         """Shape of a weight when packed: ``[panels, units of inputs, outputs of a panel]``; a unit is 32 bits."""
-        panel, per_unit = 2 * self._width, 4 // self.dtype.itemsize
-        return -(-outputs // panel), -(-inputs // per_unit), panel
+        panel = 2 * self._width
+        units = -(-inputs // GROUP) * GROUP // 4 if self.int8 else -(-inputs * self.dtype.itemsize // 4)
+        return -(-outputs // panel), units, panel
 
     def _vector(self, values: Tensor) -> int:
         """Float32, filled up to whole panels with zeros."""
@@ -126,8 +142,21 @@ class NativeDecoder:
         return kept.data_ptr()
 
 
+def quantize(weight: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """``[out, in]`` as integers with 128 added, uint8 ``[out, width]``, and what 1 of them stands for, ``[out]``."""
+    outputs, inputs = weight.shape
+    integers, scale = huge_zeros(outputs, width, dtype=torch.uint8).fill_(128), torch.empty(outputs)
+    scratch = huge_zeros(min(outputs, 1024), inputs, dtype=torch.float32)  # some rows at a time: 4 bytes a weight
+    for begin in range(0, outputs, len(scratch)):
+        rows = slice(begin, begin + len(scratch))
+        part = scratch[: len(weight[rows])].copy_(weight[rows])
+        scale[rows] = torch.linalg.vector_norm(part, math.inf, dim=1) / 127
+        integers[rows, :inputs] = part.div_(scale[rows, None].clamp(min=1e-30)).round_().add_(128)
+    return integers, scale
+
+
 def pack(weight: Tensor, to: Tensor, gated: bool = False) -> None:
-    """Write ``[out, in]``, float32 or bfloat16, to int32 ``[panels, units of in, outputs of a panel]``.
+    """Write ``[out, in]``, float32, bfloat16 or uint8, to int32 ``[panels, units of in, outputs of a panel]``.
 
     What fills up the last panel is 0. A ``gated`` weight has all gates before all ups; in the panels half a panel of
     these stands beside half a panel of those.
@@ -154,7 +183,13 @@ class NativeRunner:
         pool: on the CPU, of the weights' dtype.
         max_seq_len: the longest row, in tokens.
         threads: how many compute.
+
+    Attributes:
+        seconds: None; or float64 ``[threads, len(PARTS)]``, to which every call adds what each thread's time went to.
+            The last part is the wait for other threads.
     """
+
+    seconds: np.ndarray | None = None
 
     def __init__(self, decoder: NativeDecoder, pool: KVPool, max_seq_len: int, threads: int) -> None:
         c = decoder.config
@@ -188,6 +223,7 @@ class NativeRunner:
             page_table.shape[1],
             *(columns.ctypes.data + 4 * requests * i for i in range(4)),
             *(tensor.data_ptr() for tensor in (page_table, token_pool, self._logits)),
+            None if self.seconds is None else self.seconds.ctypes.data,
         )
         self._lib.forward(self._handle, self._bf16, ctypes.byref(plan), self.threads)
         return self._logits[:samples]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from minisgl.errors import ModelFormatError, ModelNotFoundError
+from minisgl.kvcache.pool import huge_zeros
 from minisgl.layers import FusedLinear
 from minisgl.models.config import ModelConfig, read_json
 from minisgl.models.decoder import Decoder
@@ -46,14 +47,24 @@ def load_model(
             if path == "lm_head" and model.tied:
                 model.tie()
             else:
-                module.to_empty(device=device, recurse=False)
-                for name, target in _destinations(path, module).items():
-                    with safe_open(files[name], framework="pt") as file:  # kept open, it keeps what was read in memory
-                        target.copy_(file.get_tensor(name))
+                _fill(path, module, files, device)
             filled(module)
     except SafetensorError as error:
         raise ModelFormatError(f"the weights in {folder} cannot be read: {error}") from error
     return model
+
+
+def _fill(path: str, module: nn.Module, files: dict[str, Path], device: str | torch.device) -> None:
+    """Give a module's parameters memory, and read what belongs there."""
+    for name, parameter in module.named_parameters(recurse=False):
+        shape, dtype = parameter.shape, parameter.dtype
+        # not from malloc, which keeps much of what is let go again: a third of the weights, all in all
+        on_cpu = torch.device(device).type == "cpu"
+        empty = huge_zeros(*shape, dtype=dtype) if on_cpu else torch.empty(shape, dtype=dtype, device=device)
+        setattr(module, name, nn.Parameter(empty, requires_grad=False))
+    for name, target in _destinations(path, module).items():
+        with safe_open(files[name], framework="pt") as file:  # kept open, it keeps what was read in memory
+            target.copy_(file.get_tensor(name))
 
 
 def _tensor_files(folder: Path) -> dict[str, Path]:

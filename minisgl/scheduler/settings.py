@@ -25,7 +25,7 @@ FIXED = {
 }
 OF_THE_ENGINE = "it is set when the engine is made"
 # no step depends on these; the pool's size comes out of kv_gib once, as num_pages
-NOT_OF_THE_SCHEDULER = ("dtype", "device", "kernels", "threads", "kv_gib", "check", "poison", "seed")
+NOT_OF_THE_SCHEDULER = ("dtype", "device", "quantize", "kernels", "threads", "kv_gib", "check", "poison", "seed")
 
 
 def changed(config: EngineConfig, changes: Mapping[str, Any]) -> EngineConfig:

@@ -42,6 +42,12 @@ def test_dtype(dtype):
         EngineConfig(dtype=dtype)
 
 
+@pytest.mark.parametrize("quantize", ["int4", "", False, 8])
+def test_quantize(quantize):
+    with pytest.raises(ConfigError, match=r"^quantize=.*: must be one of None, 'int8'$"):
+        EngineConfig(quantize=quantize)
+
+
 def test_what_is_right_passes():
     config = EngineConfig(kv_gib=2, seed=-(2**70), check=True, device="cuda:1", dtype="bfloat16")
     assert (config.kv_gib, config.seed) == (2, -(2**70))

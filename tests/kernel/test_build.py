@@ -57,6 +57,8 @@ def test_without_a_compiler_torch_computes_and_says_why(fresh, tiny_folder, monk
         assert len(llm.generate([5, 6], SamplingParams(max_tokens=3, ignore_eos=True)).token_ids) == 3
     with pytest.raises(ConfigError, match=f"kernels='cpp': .*{why}"):
         LLM(folder, device="cpu", num_pages=32, kernels="cpp")
+    with pytest.raises(ConfigError, match=f"quantize='int8': .*{why}.*; leave quantize out"):
+        LLM(folder, device="cpu", num_pages=32, quantize="int8")
 
 
 def test_a_cache_that_cannot_be_written_leaves_it_to_torch(fresh, tiny_folder, monkeypatch):

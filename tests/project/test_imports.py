@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # within the runner: attention < layers < models < engine
     "attention": BASE | {"kvcache.pool"},
     "layers": BASE | {"attention"},
-    "models": BASE | {"attention", "layers"},
+    "models": BASE | {"attention", "layers", "kvcache.pool"},
     "outputs": BASE | {"events"},  # what LLM gives back; no engine in it
     "prompts": BASE,
     "llm": _BELOW_LLM | {"outputs", "prompts"},

@@ -77,7 +77,14 @@ def test_leaves_that_stand_ready_change_places() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(EngineConfig.__dataclass_fields__) - set(CHANGEABLE)))
 def test_the_others_are_fixed(name: str) -> None:
-    value = {"num_pages": 4, "page_size": 2, "prefix_cache": "naive", "overlap": True, "dtype": "float16"}.get(name)
+    value = {
+        "num_pages": 4,
+        "page_size": 2,
+        "prefix_cache": "naive",
+        "overlap": True,
+        "dtype": "float16",
+        "quantize": "int8",
+    }.get(name)
     value = {"kv_gib": 1.0, "max_seq_len": 9, "device": "cpu", "check": True, "poison": True, "kernels": "torch"}.get(
         name, value
     )

@@ -19,7 +19,8 @@ template <class T> struct Paged {
 };
 
 // Keys that will be read next. Pages lie anywhere, so nothing else tells the memory what is coming; whole rows, a few at
-// a time beside the arithmetic, arrive several times as fast as what is only asked for when it is missing.
+// a time beside the arithmetic, arrive several times as fast as what is only asked for when it is missing. Asked into
+// the second cache: a block is larger than the first, and that one awaits fewer lines at a time (twice as slow).
 template <class T> struct Ahead {
   Paged<T> kv;
   int count, bytes;  // keys, and of each the bytes of all heads
@@ -29,7 +30,7 @@ template <class T> struct Ahead {
     for (int end = std::min(next + keys, count); next < end; next++)
       for (const T* side : {kv.keys, kv.values})
         for (int line = 0; line < bytes; line += 64)
-          __builtin_prefetch((const char*)(side + kv.slots[next] * kv.stride) + line);
+          __builtin_prefetch((const char*)(side + kv.slots[next] * kv.stride) + line, 0, 2);
   }
 };
 

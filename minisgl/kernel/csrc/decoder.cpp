@@ -1,6 +1,6 @@
 // A whole forward pass of a Llama-like decoder on a CPU: embedding, layers, logits, in one parallel region. The same
 // mathematics as minisgl/models/decoder.py, which is its reference. Sums and the residual are float32; what enters a
-// product, and KV, have the model's dtype.
+// product, and KV, have the model's dtype; before int8 weights it is made integers as well.
 #include <omp.h>
 
 #include <vector>
@@ -34,6 +34,7 @@ struct Batch {  // request i computes its tokens [starts[i], ends[i]) through ro
   const int32_t *rows, *starts, *ends, *samples;  // samples[i]: which row of logits it fills, or -1
   const int32_t *page_table, *token_pool;         // [rows][width]
   float* logits;                                  // [samples][vocab]
+  double* seconds;                                // [threads][PARTS]: what the threads' time went to is added; or null
 };
 }
 
@@ -65,10 +66,11 @@ struct Window {
 template <class T> struct Decoder {
   const Model& m;
   const Pool pool;
-  const int group, part_width, q_size, kv_size, hidden_width, hidden_units, qkv_width, attended_units, gated_units, head_units;
+  const int group, part_width, q_size, kv_size, hidden_width, hidden_units, qkv_width, attended_units, gated_units, head_units,
+      record_units;
   // [tokens][*_width or *_units]; a unit is 32 bits
   std::vector<float> residual, qkv;
-  std::vector<int32_t> normed, queries, attended, gated, sampled;
+  std::vector<int32_t> normed, queries, attended, gated, sampled, records;
   std::vector<float> parts;  // sums of single runs: [parts][group][part_width], a row's values, largest, total
   std::vector<AttentionScratch<T>> scratch;
   std::vector<Token> tokens;
@@ -91,7 +93,8 @@ template <class T> struct Decoder {
         qkv_width(padded(q_size + 2 * kv_size)),
         attended_units(padded(q_size / PER<T>)),
         gated_units(padded(round_up(m.intermediate, PER<T>) / PER<T>)),
-        head_units(m.head_dim / PER<T>) {}
+        head_units(m.head_dim / PER<T>),
+        record_units(padded(round_up(std::max({m.hidden, q_size, m.intermediate}), GROUP) / GROUP * RECORD)) {}
 
   void forward(const Batch& b, int threads) {
     tokens.clear();
@@ -108,12 +111,12 @@ template <class T> struct Decoder {
       find_items(windows[i], threads);
     }
     resize(windows[0].count, samples, threads);
-    team.begin(windows.size() * (2 + 9 * m.layers) + 1);
+    team.begin(windows.size() * (2 + 13 * m.layers) + 2);
 #pragma omp parallel num_threads(threads)
     {
-      Member member{team, omp_get_thread_num(), threads};
+      Member member{team, omp_get_thread_num(), threads, b.seconds ? b.seconds + omp_get_thread_num() * PARTS : nullptr};
       for (const Window& w : windows) pass(member, b, w);
-      multiply<T>(member, sampled.data(), hidden_units, samples, m.head, [&](int row, int panel, const float* piece) {
+      product(member, HEAD, sampled, hidden_units, samples, m.head, [&](int row, int panel, const float* piece) {
         int begin = panel * NR;
         memcpy(b.logits + int64_t(row) * m.vocab + begin, piece, std::min(NR, m.vocab - begin) * sizeof(float));
       });
@@ -129,7 +132,22 @@ template <class T> struct Decoder {
     grow(attended, count * attended_units);
     grow(gated, count * gated_units);
     grow(sampled, samples * hidden_units);
+    if (m.head.scale) grow(records, round_up(std::max(count, samples), MR) * record_units);
     if (int(scratch.size()) < threads) scratch.resize(threads);
+  }
+
+  // x [rows][units], of the model's dtype, times w.
+  template <class F>
+  void product(Member& team, Part part, const std::vector<int32_t>& x, int units, int rows, const Linear& w, F finish) {
+    if (!w.scale) return multiply<T>(team, part, x.data(), units, rows, w, finish);
+    int groups = (w.in + GROUP - 1) / GROUP, blocks = (rows + MR - 1) / MR;
+    team.share(ROUND, blocks * groups, [&](int item) {
+      int block = item / groups, begin = item % groups * GROUP;
+      int32_t* to = &records[block * MR * record_units + item % groups * RECORD * MR];
+      for (int i = block * MR; i < std::min(rows, (block + 1) * MR); i++)
+        quantize((const T*)&x[i * units] + begin, w.in - begin, to + i % MR);
+    });
+    multiply<T>(team, part, records.data(), record_units, rows, w, finish);
   }
 
   // One token's heads stay together if there are enough requests to go round, as their KV lies side by side.
@@ -174,16 +192,16 @@ template <class T> struct Decoder {
       float* to = &residual[row * hidden_width + panel * NR];
       for (int half = 0; half < NR; half += W) store(to + half, load<vf>(to + half) + load<vf>(piece + half));
     };
-    team.share(count, [&](int i) { embed(b.token_pool[t[i].row * int64_t(b.width) + t[i].position], i); });
+    team.share(EMBED, count, [&](int i) { embed(b.token_pool[t[i].row * int64_t(b.width) + t[i].position], i); });
     for (int l = 0; l < m.layers; l++) {
       const Layer& layer = m.layer[l];
       T* keys = (T*)pool.data + l * pool.slots * kv_size;
       T* values = keys + m.layers * pool.slots * kv_size;
-      team.share(count, [&](int i) { norm(i, layer.input_norm, &normed[i * hidden_units]); });
-      multiply<T>(team, normed.data(), hidden_units, count, layer.qkv, [&](int row, int panel, const float* piece) {
+      team.share(NORM, count, [&](int i) { norm(i, layer.input_norm, &normed[i * hidden_units]); });
+      product(team, QKV, normed, hidden_units, count, layer.qkv, [&](int row, int panel, const float* piece) {
         memcpy(&qkv[row * qkv_width + panel * NR], piece, NR * sizeof(float));
       });
-      team.share(count, [&](int i) {
+      team.share(ROTATE, count, [&](int i) {
         int64_t slot = b.page_table[t[i].row * int64_t(b.width) + t[i].position];
         rotate_and_store(layer, i, t[i].position, count, keys + slot * kv_size, values + slot * kv_size);
       });
@@ -194,7 +212,7 @@ template <class T> struct Decoder {
         int64_t offset = item.head * m.head_dim;
         return Paged<T>{keys + offset, values + offset, kv_size, b.page_table + t[item.token].row * int64_t(b.width)};
       };
-      team.share(items.size(), [&](int i) {
+      team.share(ATTEND, items.size(), [&](int i) {
         const Item& item = items[i];
         int64_t line = group * head_units;  // of a token's rows
         Task<T> task{paged(item), &queries[(int64_t(item.head) * count + item.token) * line], count * line, item.heads,
@@ -222,7 +240,7 @@ template <class T> struct Decoder {
               write_result(s.all, h * rows + row, width, m.head_dim,
                            result(item.token + row / group, item.head + h, row % group));
       });
-      team.share(w.splits.size(), [&](int i) {
+      team.share(ATTEND, w.splits.size(), [&](int i) {
         const Split& split = w.splits[i];
         Sums& all = scratch[team.thread].all;
         all.begin(group, width);
@@ -234,15 +252,15 @@ template <class T> struct Decoder {
           write_result(all, row, width, m.head_dim, result(split.token, split.head, row));
         }
       });
-      multiply<T>(team, attended.data(), attended_units, count, layer.output, add);
-      team.share(count, [&](int i) { norm(i, layer.post_norm, &normed[i * hidden_units]); });
-      multiply<T>(team, normed.data(), hidden_units, count, layer.gate_up, [&](int row, int panel, const float* piece) {
+      product(team, OUTPUT, attended, attended_units, count, layer.output, add);
+      team.share(NORM, count, [&](int i) { norm(i, layer.post_norm, &normed[i * hidden_units]); });
+      product(team, GATE_UP, normed, hidden_units, count, layer.gate_up, [&](int row, int panel, const float* piece) {
         vf gate = load<vf>(piece), up = load<vf>(piece + W);  // a panel holds W of either
         store_floats((T*)&gated[row * gated_units] + panel * W, gate / (1.f + exponential(-gate)) * up);
       });
-      multiply<T>(team, gated.data(), gated_units, count, layer.down, add);
+      product(team, DOWN, gated, gated_units, count, layer.down, add);
     }
-    team.share(count, [&](int i) {
+    team.share(NORM, count, [&](int i) {
       if (t[i].sample >= 0) norm(i, m.norm, &sampled[t[i].sample * hidden_units]);
     });
   }
@@ -252,15 +270,21 @@ template <class T> struct Decoder {
   // A token's vector out of the packed panels, so that a tied model keeps its largest weight once. What fills the row up
   // is 0 again: NaN of a token before would stay there for ever.
   void embed(int token, int row) {
+    float* line = &residual[row * hidden_width];
+    std::fill(line, line + hidden_width, 0.f);
+    if (m.embedding.scale) {
+      const int32_t* column = m.embedding.panels + int64_t(token / NR) * round_up(m.hidden, GROUP) / 4 * NR + token % NR;
+      for (int i = 0; i < m.hidden; i++)
+        line[i] = ((column[i / 4 * NR] >> i % 4 * 8 & 255) - 128) * m.embedding.scale[token];
+      return;
+    }
     int steps = round_up(m.hidden, PER<T>) / PER<T>;
     const int32_t* column = m.embedding.panels + int64_t(token / NR) * steps * NR + token % NR;
     for (int k = 0; k < steps; k++) {
       T unit[PER<T>];
       memcpy(unit, column + k * NR, 4);
-      for (int i = 0; i < PER<T>; i++) residual[row * hidden_width + k * PER<T> + i] = to_float(unit[i]);
+      for (int i = 0; i < PER<T>; i++) line[k * PER<T> + i] = to_float(unit[i]);
     }
-    float* line = &residual[row * hidden_width];
-    std::fill(line + steps * PER<T>, line + hidden_width, 0.f);
   }
 
   // RMSNorm (Zhang & Sennrich 2019) of a token's residual.

@@ -3,11 +3,15 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <sched.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+// What a step's time goes to; the order is that of PARTS in minisgl/kernel/native.py.
+enum Part { EMBED, NORM, QKV, ROTATE, ATTEND, OUTPUT, GATE_UP, DOWN, HEAD, ROUND, WAIT, PARTS };
 
 // One piece of work of all: which items were taken, and how many are done.
 struct Phase {
@@ -38,10 +42,12 @@ class Team {
 struct Member {
   Team& team;
   const int thread, threads;
+  double* const seconds;  // [PARTS]: what this thread's time goes to is added there, if not null
   int at = 0;
+  double last = seconds ? now() : 0;
 
   // Every thread calls this with the same arguments; each item is done by one, and all are done when it returns.
-  template <class F> void share(int items, F work) {
+  template <class F> void share(Part part, int items, F work) {
     Phase& phase = team.phase(at++);
     int chunk = std::max(1, items / (16 * threads));
     for (int begin; (begin = phase.next.fetch_add(chunk, std::memory_order_relaxed)) < items;) {
@@ -49,11 +55,22 @@ struct Member {
       for (int i = begin; i < end; i++) work(i);
       phase.done.fetch_add(end - begin, std::memory_order_acq_rel);
     }
+    if (seconds) clock(part);
     for (int spins = 0; phase.done.load(std::memory_order_acquire) < items; spins++) {
       if (spins > 4096) sched_yield();
 #if defined(__x86_64__)
       _mm_pause();
 #endif
     }
+    if (seconds) clock(WAIT);
+  }
+
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  void clock(Part part) {
+    double time = now();
+    seconds[part] += time - last;
+    last = time;
   }
 };

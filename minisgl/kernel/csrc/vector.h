@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 #include <utility>
-#ifdef __AVX512BF16__
+#if defined(__AVX512BF16__) || defined(__AVX512VNNI__)
 #include <immintrin.h>
 #endif
 
@@ -28,6 +28,7 @@ typedef float vf __attribute__((vector_size(4 * W)));
 typedef int32_t vi __attribute__((vector_size(4 * W)));
 typedef uint32_t vu __attribute__((vector_size(4 * W)));
 typedef uint16_t vh __attribute__((vector_size(2 * W)));
+typedef uint8_t vb __attribute__((vector_size(W)));
 
 struct bf16 {
   uint16_t bits;
@@ -49,6 +50,12 @@ inline vi splat(int32_t x) { return x - vi{}; }
 
 inline vf load_floats(const float* from) { return load<vf>(from); }
 inline vf load_floats(const bf16* from) { return (vf)(__builtin_convertvector(load<vh>(from), vu) << 16); }
+template <class T> inline vf load_floats(const T* from, int count) {  // zeros after the first `count`
+  if (count >= W) return load_floats(from);
+  T part[W] = {};
+  if (count > 0) memcpy(part, from, count * sizeof(T));
+  return load_floats(part);
+}
 inline vi load_bits(const float* from) { return load<vi>(from); }
 inline vi load_bits(const bf16* from) { return __builtin_convertvector(load<vh>(from), vi); }
 inline void store_floats(float* to, vf v) { store(to, v); }
@@ -82,6 +89,16 @@ template <class T> inline vf step(vf acc, vi w, vi x) {
     return acc + (vf)(w & int32_t(0xffff0000)) * (vf)(x & int32_t(0xffff0000));
 #endif
   }
+}
+
+// acc + w * x for every lane's unit of four bytes, those of w from 0 to 255, those of x from -128 to 127.
+inline vi step_bytes(vi acc, vi w, vi x) {
+#ifdef __AVX512VNNI__
+  return (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)x);
+#else
+  for (int shift = 0; shift < 32; shift += 8) acc += (w >> shift & 255) * (x << (24 - shift) >> 24);
+  return acc;
+#endif
 }
 
 // Lane l of the result is lane At::lane(l) of a and b laid end to end.
