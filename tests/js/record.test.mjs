@@ -173,7 +173,7 @@ test("settings that change are known from their step on", () => {
 });
 
 test("another version is refused in words", async () => {
-  await assert.rejects(new R.RunStore().load(contained([], { version: 2 })), /version 3, not 2/);
+  await assert.rejects(new R.RunStore().load(contained([], { version: 2 })), /version 4, not 2/);
 });
 
 test("a page is free, owned, evictable, or protected when its node is locked", () => {
