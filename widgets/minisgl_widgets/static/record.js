@@ -580,10 +580,7 @@ export function pageKinds(state) {
   const { owner } = state.pages;
   const kinds = new Uint8Array(owner.length);
   for (let p = 0; p < owner.length; p++) kinds[p] = owner[p] >= 0 ? 1 : owner[p] === CACHE ? 2 : 0;
-  for (const id in state.nodes) {
-    const node = state.nodes[id];
-    if (node.locks > 0) for (const p of node.pages) if (kinds[p] === 2) kinds[p] = 3;
-  }
+  for (const node of Object.values(state.nodes)) if (node.locks > 0) for (const p of node.pages) if (kinds[p] === 2) kinds[p] = 3;
   return kinds;
 }
 
@@ -597,7 +594,7 @@ export function countKinds(kinds) {
 /** Pages given up that a batch in flight may still name: they stay their request's until it is done. @param {any} state @returns {Set<number>} */
 export function pendingPages(state) {
   const pages = new Set();
-  for (const uid in state.requests) for (const page of state.requests[uid].pending) pages.add(page);
+  for (const request of Object.values(state.requests)) for (const page of request.pending) pages.add(page);
   return pages;
 }
 

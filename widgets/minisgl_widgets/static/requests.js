@@ -26,7 +26,8 @@ export class Requests {
       h("div", { class: "msgl-thead", role: "row" }, heads), this.body);
     const { el, note } = panel("requests", "Requests", "", this.table);
     this.el = el;
-    this.note = note;
+    this.counts = h("span");
+    note.append(this.counts, h("span", { class: "msgl-cached" }, "tinted"), " = found in the cache");
     this.body.addEventListener("scroll", () => {
       const { scrollTop, clientHeight, scrollHeight } = this.body;
       if (Math.abs(scrollTop - this.placed) > 1) this.byHand = scrollTop + clientHeight < scrollHeight - 1;
@@ -56,11 +57,10 @@ export class Requests {
       if (!this.byHand) this._show(uids, state);
     }
     const { waiting, running } = state;
-    const done = Object.values(state.requests).filter((r) => r.status === "finished").length;
+    const done = Object.values(state.requests).reduce((n, r) => n + (r.status === "finished" ? 1 : 0), 0);
     this.el.dataset.waiting = String(waiting.length);
     this.el.dataset.running = String(running.length);
-    say(this.note, `${waiting.length} waiting, ${running.length} running, ${done} ended; `);
-    this.note.append(h("span", { class: "msgl-cached" }, "tinted"), " = found in the cache");
+    say(this.counts, `${waiting.length} waiting, ${running.length} running, ${done} ended; `);
     const from = Math.max(0, Math.floor(this.top / LINE) - 2);
     const to = Math.min(uids.length, from + Math.ceil((this.high || 8 * LINE) / LINE) + 4);
     patch(this.rows, uids.slice(from, to).map((uid, i) => {

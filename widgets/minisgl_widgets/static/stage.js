@@ -49,7 +49,7 @@
  *     .msgl-hi        whatever belongs to what is pointed at
  */
 import { RunStore, Cursor, pageKinds, countKinds, pendingPages, selectionOf } from "./record.js";
-import { h, paletteOf } from "./look.js";
+import { h, say, paletteOf } from "./look.js";
 import { Player, forStage } from "./player.js";
 import { PageStrip } from "./pages.js";
 import { Ledger } from "./ledger.js";
@@ -332,11 +332,12 @@ export class Stage {
     const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), pending: pendingPages(state), held: this.pinned, selection: this.selection,
       suspects: suspectsOf(state, entry ? entry.violations : []), changed, palette: this.palette,
       following: this.live && step === store.last };
-    this.title.textContent = store.title || "A run of minisgl";
+    say(this.title, store.title || "A run of minisgl");
     const seen = [...this.views, ...this.docks.flatMap((dock) => dock.view ?? [])];
     for (const view of seen) view.measure?.();
     for (const view of seen) view.draw(frame);
     this._highlight(frame.selection);
+    for (const view of seen) view.settle?.();
     const { dataset } = this.root;
     dataset.step = String(step);
     dataset.first = String(store.first);
@@ -351,13 +352,15 @@ export class Stage {
   /** Mark what belongs to the selection. @param {import("./record.js").Selection | null} selection */
   _highlight(selection) {
     this.root.classList.toggle("msgl-pointing", selection !== null);
+    if (!selection) {
+      for (const el of this.root.querySelectorAll(".msgl-hi")) el.classList.remove("msgl-hi");
+      return;
+    }
     for (const el of this.root.querySelectorAll("[data-uid], [data-node], [data-pages]")) {
       let on = false;
-      if (selection) {
-        if (el.hasAttribute("data-node")) on = selection.nodes.has(Number(el.getAttribute("data-node")));
-        else if (el.hasAttribute("data-uid")) on = selection.uids.has(Number(el.getAttribute("data-uid")));
-        else on = (el.getAttribute("data-pages") ?? "").split(" ").some((/** @type {string} */ p) => p !== "" && selection.pages.has(Number(p)));
-      }
+      if (el.hasAttribute("data-node")) on = selection.nodes.has(Number(el.getAttribute("data-node")));
+      else if (el.hasAttribute("data-uid")) on = selection.uids.has(Number(el.getAttribute("data-uid")));
+      else on = (el.getAttribute("data-pages") ?? "").split(" ").some((/** @type {string} */ p) => p !== "" && selection.pages.has(Number(p)));
       el.classList.toggle("msgl-hi", on);
     }
   }

@@ -135,11 +135,11 @@ export class Tree {
     let tokens = 0;
     let low = Infinity;
     let high = 0;
-    for (const id in state.nodes) {
-      if (id === "0") continue;
-      tokens += state.nodes[id].tokens.length;
-      low = Math.min(low, state.nodes[id].used);
-      high = Math.max(high, state.nodes[id].used);
+    for (const node of Object.values(state.nodes)) {
+      if (node.parent < 0) continue; // the root
+      tokens += node.tokens.length;
+      if (node.used < low) low = node.used;
+      if (node.used > high) high = node.used;
     }
     hint(this.note, held ? `${count(tokens, "token")} in ${count(held, "node")}; fainter = longer unused` : "empty");
     this.deepest = Math.max(this.deepest, depths);
@@ -149,8 +149,8 @@ export class Tree {
     const height = rows * TREE_ROW + 4;
     this.svg.setAttribute("width", String(places.size > 1 ? width : 0));
     this.svg.setAttribute("height", String(places.size > 1 ? height : 0));
-    const top = this.top - 4 * TREE_ROW;
-    const bottom = this.top + this.high + 4 * TREE_ROW;
+    const top = this.top - 2 * TREE_ROW;
+    const bottom = this.top + this.high + 2 * TREE_ROW;
     const lines = [];
     /** @type {Map<number, string>} */
     const below = new Map();
