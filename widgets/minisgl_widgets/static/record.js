@@ -106,16 +106,16 @@ function extend(state, path, keys, values) {
   }
 }
 
-/** Exchange part of a list. One of the state's own becomes a new list: a view sees by that what it has drawn already.
+/** Exchange part of a list. One of the state's own becomes a new list: a view sees by that what it has drawn already. The
+ * others mostly grow by many numbers, which `concat` copies at once, or lose them again.
  * @param {any} state @param {Path} path @param {number} from @param {number} removed how many @param {any[]} inserted */
 function exchange(state, path, from, removed, inserted) {
   const table = reach(state, path, path.length - 1);
   const key = /** @type {string} */ (path[path.length - 1]);
-  const list = path.length === 1 ? (table[key] = table[key].slice()) : table[key];
-  const rest = from + removed === list.length ? null : list.slice(from + removed);
-  list.length = from;
-  for (const value of inserted) list.push(value);
-  if (rest) for (const value of rest) list.push(value);
+  const list = table[key];
+  if (from + removed < list.length) table[key] = list.slice(0, from).concat(inserted, list.slice(from + removed));
+  else if (inserted.length || path.length === 1) table[key] = (removed ? list.slice(0, from) : list).concat(inserted);
+  else list.length = from;
 }
 
 /** @param {any} state @param {Change} change */
