@@ -102,7 +102,13 @@ export class Stage {
     this.pinned = null;
     /** @type {import("./record.js").Selection | null} */
     this.selection = null;
-    this.frame = 0;
+    this.frame = this.pause = 0; // what was asked of the browser
+    /** @type {Set<Element>} panels out of sight */
+    this.away = new Set();
+    /** @type {import("./views.js").View[]} views that show an earlier frame than the others */
+    this.late = [];
+    /** @type {Frame | null} what is drawn */
+    this.drawn = null;
     this.resting = 0;
     this.acknowledged = -1;
     this.player = new Player({ goto: (step) => this.goto(step), live });
@@ -137,6 +143,8 @@ export class Stage {
     this.root.addEventListener("click", (/** @type {Event} */ e) => this._click(e));
     this.resized = new ResizeObserver(() => this.redraw());
     this.resized.observe(this.root);
+    this.sight = new IntersectionObserver((entries) => this._seen(entries), { rootMargin: "100px" });
+    for (const { el } of [strip, ledger, handoffs, requests, tree, words, ...this.docks]) this.sight.observe(el);
     /** @type {any} */
     this.palette = null;
     this.restyle = () => {
@@ -157,9 +165,11 @@ export class Stage {
   close() {
     this.player.stop();
     cancelAnimationFrame(this.frame);
+    cancelAnimationFrame(this.pause);
     clearTimeout(this.resting);
     this.store.listeners.delete(this.listen);
     this.resized.disconnect();
+    this.sight.disconnect();
     this.themed.disconnect();
     this.media.removeEventListener("change", this.restyle);
     for (const dock of this.docks) dock.close();
@@ -333,11 +343,13 @@ export class Stage {
       suspects: suspectsOf(state, entry ? entry.violations : []), changed, palette: this.palette,
       following: this.live && step === store.last };
     say(this.title, store.title || "A run of minisgl");
-    const seen = [...this.views, ...this.docks.flatMap((dock) => dock.view ?? [])];
-    for (const view of seen) view.measure?.();
-    for (const view of seen) view.draw(frame);
-    this._highlight(frame.selection);
-    for (const view of seen) view.settle?.();
+    this.drawn = frame;
+    const open = this.docks.filter((dock) => dock.view); // their views come and go
+    const [seen, late] = [false, true].map((away) => [...this.views.filter(({ el }) => this.away.has(el) === away),
+      ...open.filter(({ el }) => this.away.has(el) === away).map((dock) => /** @type {import("./views.js").View} */ (dock.view))]);
+    this.late = late;
+    this._show(seen);
+    if (late.length && !this.pause) this.pause = requestAnimationFrame(() => this._catchUp());
     const { dataset } = this.root;
     dataset.step = String(step);
     dataset.first = String(store.first);
@@ -347,6 +359,37 @@ export class Stage {
       this.acknowledged = store.last;
       this.send?.({ kind: "drawn", step: store.last });
     }
+  }
+
+  /** Draw views, all of the same frame. @param {import("./views.js").View[]} views */
+  _show(views) {
+    const frame = /** @type {Frame} */ (this.drawn);
+    for (const view of views) view.measure?.();
+    for (const view of views) view.draw(frame);
+    this._highlight(frame.selection);
+    for (const view of views) view.settle?.();
+  }
+
+  /** What is out of sight is drawn in the first frame in which nothing moves. */
+  _catchUp() {
+    this.pause = 0;
+    if (!this.frame) this.drawAll();
+  }
+
+  /** Let what is out of sight show the same frame as the rest. */
+  drawAll() {
+    const views = this.late;
+    this.late = [];
+    if (views.length) this._show(views);
+  }
+
+  /** @param {IntersectionObserverEntry[]} entries */
+  _seen(entries) {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) this.away.delete(target);
+      else this.away.add(target);
+    }
+    if (this.late.length && entries.some((entry) => entry.isIntersecting)) this.redraw();
   }
 
   /** Mark what belongs to the selection. @param {import("./record.js").Selection | null} selection */
