@@ -1,5 +1,5 @@
 // @ts-check
-import { FREE, KINDS } from "./record.js";
+import { FREE, KINDS } from "./state.js";
 import { h, say, chip, clipped, count, packedOf, uidLook } from "./look.js";
 import { ownerName } from "./lives.js";
 import { gridFor } from "./pages.js";

@@ -1,6 +1,6 @@
 // @ts-check
 /** The ground of the life lines: all that is the same at every step, drawn once for a part of the run and a size. */
-import { FREE, CACHE } from "./record.js";
+import { FREE, CACHE } from "./state.js";
 import { packedOf, uidLook } from "./look.js";
 import { tick } from "./chart.js";
 import { LifePicture, stretchAt } from "./lives.js";

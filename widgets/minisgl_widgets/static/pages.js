@@ -1,5 +1,5 @@
 // @ts-check
-import { KINDS, pageHolds } from "./record.js";
+import { KINDS, pageHolds } from "./state.js";
 import { h, panel, say, count, uidLook, textOf, visible, middle, rgb } from "./look.js";
 
 const GRID_COLUMNS = [16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 576, 640, 768, 1024];

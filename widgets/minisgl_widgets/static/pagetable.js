@@ -1,5 +1,5 @@
 // @ts-check
-import { tokensOf } from "./record.js";
+import { tokensOf } from "./state.js";
 import { h, patch, say, chip, count, visible } from "./look.js";
 
 const TABLE_LINE = 26;
@@ -117,7 +117,7 @@ export class PageTable {
     patch(this.cells, lines);
   }
 
-  /** Scroll to the row of a request that was just pinned. @param {any} state @param {import("./record.js").Pointer} held */
+  /** Scroll to the row of a request that was just pinned. @param {any} state @param {import("./selection.js").Pointer} held */
   _bring(state, held) {
     const key = held?.kind === "uid" ? `uid ${held.uid}` : "";
     if (key === this.key) return;

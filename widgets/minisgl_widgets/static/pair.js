@@ -83,7 +83,7 @@ export class Pair {
   _join(stage, other, which) {
     stage.goto = (step) => this.goto(placeAt(this.places, which, step - stage.store.first));
     const { point, pin } = stage;
-    const shared = (/** @type {import("./record.js").Pointer} */ pointer) => (pointer?.kind === "uid" ? pointer : null);
+    const shared = (/** @type {import("./selection.js").Pointer} */ pointer) => (pointer?.kind === "uid" ? pointer : null);
     stage.point = (pointer) => {
       point.call(stage, pointer);
       if (JSON.stringify(other.hovered) !== JSON.stringify(shared(pointer))) {

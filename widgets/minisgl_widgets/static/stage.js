@@ -48,7 +48,10 @@
  *     .msgl-questions data-question, data-uid, data-answered; .msgl-cite in the answer: data-step, data-event
  *     .msgl-hi        whatever belongs to what is pointed at
  */
-import { RunStore, Cursor, pageKinds, countKinds, pendingPages, selectionOf } from "./record.js";
+import { RunStore } from "./record.js";
+import { Cursor } from "./cursor.js";
+import { pageKinds, countKinds, pendingPages } from "./state.js";
+import { selectionOf } from "./selection.js";
 import { h, say, paletteOf } from "./look.js";
 import { Player, forStage } from "./player.js";
 import { PageStrip } from "./pages.js";
@@ -67,10 +70,10 @@ import { VIEWS } from "./views.js";
 import { PANELS } from "./panels.js";
 
 /**
- * @typedef {import("./record.js").Pointer} Pointer
- * @typedef {{store: RunStore, state: any, step: number, entry: import("./record.js").StepEntry | null,
- *   delta: import("./record.js").Change[], kinds: Uint8Array, counts: Record<string, number>, pending: Set<number>,
- *   held: Pointer, selection: import("./record.js").Selection | null, suspects: Map<number, string>, changed: Set<number>, palette: any,
+ * @typedef {import("./selection.js").Pointer} Pointer
+ * @typedef {{store: RunStore, state: any, step: number, entry: import("./stepindex.js").StepEntry | null,
+ *   delta: import("./change.js").Change[], kinds: Uint8Array, counts: Record<string, number>, pending: Set<number>,
+ *   held: Pointer, selection: import("./selection.js").Selection | null, suspects: Map<number, string>, changed: Set<number>, palette: any,
  *   following: boolean}} Frame
  *   everything a view draws: `state` after `step`, the `delta` that led there, the kind of each page (an index into KINDS)
  *   and how many there are of each, pages that are pending or changed owner in this step, and `suspects`: what is wrong with
@@ -100,7 +103,7 @@ export class Stage {
     this.hovered = null;
     /** @type {Pointer} what was clicked */
     this.pinned = null;
-    /** @type {import("./record.js").Selection | null} */
+    /** @type {import("./selection.js").Selection | null} */
     this.selection = null;
     this.frame = this.pause = 0; // what was asked of the browser
     /** @type {Set<Element>} panels out of sight */
@@ -392,7 +395,7 @@ export class Stage {
     if (this.late.length && entries.some((entry) => entry.isIntersecting)) this.redraw();
   }
 
-  /** Mark what belongs to the selection. @param {import("./record.js").Selection | null} selection */
+  /** Mark what belongs to the selection. @param {import("./selection.js").Selection | null} selection */
   _highlight(selection) {
     this.root.classList.toggle("msgl-pointing", selection !== null);
     if (!selection) {
