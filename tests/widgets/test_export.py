@@ -104,7 +104,7 @@ def test_the_modules_keep_their_types(repo_root: Path) -> None:
 
 def test_the_bundle_is_one_module_in_the_order_of_its_imports(tmp_path: Path) -> None:
     names = order()
-    assert names[-1] == "stage.js"
+    assert names[-1] == "widget.js"
     assert sorted(names) == sorted(p.name for p in STATIC.glob("*.js")), "a file that nothing imports"
     assert names.index("look.js") < names.index("pages.js")
     text = bundle()

@@ -1,7 +1,6 @@
 // @ts-check
 /**
- * The stage: one player and the views it drives. An anywidget module (AFM): the default export makes one definition
- * per model, so that all views of a model share its record and nothing else.
+ * The stage: one player and the views it drives; `widget.js` makes them.
  *
  * What a view may use of the stage it is given (views.js says what it must have itself):
  *
@@ -48,10 +47,10 @@
  *     .msgl-questions data-question, data-uid, data-answered; .msgl-cite in the answer: data-step, data-event
  *     .msgl-hi        whatever belongs to what is pointed at
  */
-import { RunStore } from "./record.js";
 import { Cursor } from "./cursor.js";
-import { pageKinds, countKinds, pendingPages } from "./state.js";
-import { selectionOf } from "./selection.js";
+import { Drawing } from "./drawing.js";
+import { frameOf } from "./frame.js";
+import { highlight, pointerOf } from "./pointing.js";
 import { h, say, paletteOf } from "./look.js";
 import { Player, forStage } from "./player.js";
 import { PageStrip } from "./pages.js";
@@ -60,24 +59,15 @@ import { Tree } from "./tree.js";
 import { Handoffs } from "./handoff.js";
 import { Requests } from "./requests.js";
 import { Lamp } from "./lamp.js";
-import { suspectsOf } from "./ghosts.js";
 import { Words } from "./words.js";
 import { SavePicture } from "./picture.js";
 import { CopyPath, fragmentOf, placeOf } from "./path.js";
-import { fromBase64 } from "./decode.js";
 import { Dock, arrange, arrangeFew } from "./layout.js";
 import { VIEWS } from "./views.js";
-import { PANELS } from "./panels.js";
 
 /**
  * @typedef {import("./selection.js").Pointer} Pointer
- * @typedef {{store: RunStore, state: any, step: number, entry: import("./stepindex.js").StepEntry | null,
- *   delta: import("./change.js").Change[], kinds: Uint8Array, counts: Record<string, number>, pending: Set<number>,
- *   held: Pointer, selection: import("./selection.js").Selection | null, suspects: Map<number, string>, changed: Set<number>, palette: any,
- *   following: boolean}} Frame
- *   everything a view draws: `state` after `step`, the `delta` that led there, the kind of each page (an index into KINDS)
- *   and how many there are of each, pages that are pending or changed owner in this step, and `suspects`: what is wrong with
- *   which page
+ * @typedef {import("./frame.js").Frame} Frame
  * @typedef {{live?: boolean, compact?: boolean, without?: string[], start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
  *   heading?: HTMLElement}} Options compact: only pages, requests and the left tabs, so that two stages fit side by
  *   side; without: ids of tabs that it has not
@@ -87,7 +77,7 @@ const REST = 200; // milliseconds without a move after which others are told whe
 
 /** One place where a record is shown. */
 export class Stage {
-  /** @param {HTMLElement} el @param {RunStore} store @param {Options} [options] */
+  /** @param {HTMLElement} el @param {import("./record.js").RunStore} store @param {Options} [options] */
   constructor(el, store, { live = false, compact = false, without = [], start = -1, send = null, rested = () => {}, heading } = {}) {
     this.store = store;
     this.live = live;
@@ -105,13 +95,7 @@ export class Stage {
     this.pinned = null;
     /** @type {import("./selection.js").Selection | null} */
     this.selection = null;
-    this.frame = this.pause = 0; // what was asked of the browser
-    /** @type {Set<Element>} panels out of sight */
-    this.away = new Set();
-    /** @type {import("./views.js").View[]} views that show an earlier frame than the others */
-    this.late = [];
-    /** @type {Frame | null} what is drawn */
-    this.drawn = null;
+    this.drawing = new Drawing({ views: () => this._views(), make: () => this._frame(), mark: ({ selection }) => highlight(this.root, selection), drawn: (frame) => this._drawn(frame) });
     this.resting = 0;
     this.acknowledged = -1;
     this.player = new Player({ goto: (step) => this.goto(step), live });
@@ -146,8 +130,7 @@ export class Stage {
     this.root.addEventListener("click", (/** @type {Event} */ e) => this._click(e));
     this.resized = new ResizeObserver(() => this.redraw());
     this.resized.observe(this.root);
-    this.sight = new IntersectionObserver((entries) => this._seen(entries), { rootMargin: "100px" });
-    for (const { el } of [strip, ledger, handoffs, requests, tree, words, ...this.docks]) this.sight.observe(el);
+    for (const { el } of [strip, ledger, handoffs, requests, tree, words, ...this.docks]) this.drawing.watch(el);
     /** @type {any} */
     this.palette = null;
     this.restyle = () => {
@@ -167,12 +150,10 @@ export class Stage {
 
   close() {
     this.player.stop();
-    cancelAnimationFrame(this.frame);
-    cancelAnimationFrame(this.pause);
+    this.drawing.close();
     clearTimeout(this.resting);
     this.store.listeners.delete(this.listen);
     this.resized.disconnect();
-    this.sight.disconnect();
     this.themed.disconnect();
     this.media.removeEventListener("change", this.restyle);
     for (const dock of this.docks) dock.close();
@@ -278,28 +259,16 @@ export class Stage {
     this.look(step, pointer);
   }
 
-  /** @param {Event} event @returns {Pointer} */
-  _pointer(event) {
-    const target = /** @type {Element | null} */ (/** @type {Element} */ (event.target).closest?.("[data-uid], [data-node], [data-of]"));
-    if (!target) return null;
-    if (target.hasAttribute("data-node")) return { kind: "node", node: Number(target.getAttribute("data-node")) };
-    if (target.hasAttribute("data-of")) {
-      const pages = (target.getAttribute("data-pages") ?? "").split(" ").filter(Boolean).map(Number);
-      return { kind: "pages", pages, uid: Number(target.getAttribute("data-of")) };
-    }
-    return { kind: "uid", uid: Number(target.getAttribute("data-uid")) };
-  }
-
   /** @param {Event} event */
   _hover(event) {
     if (event.target === this.strip.canvas) return;
     if (event.type === "focusin" && !(/** @type {Element} */ (event.target).matches(":focus-visible"))) return;
-    this.point(this._pointer(event));
+    this.point(pointerOf(event));
   }
 
   /** @param {Event} event */
   _click(event) {
-    const pointer = this._pointer(event);
+    const pointer = pointerOf(event);
     if (pointer) this.pin(pointer);
   }
 
@@ -311,7 +280,7 @@ export class Stage {
       this.point(null);
       this.pin(null);
       done = true;
-    } else if (event.key === "Enter" && this._pointer(event)) {
+    } else if (event.key === "Enter" && pointerOf(event)) {
       this._click(event);
       done = true;
     }
@@ -323,36 +292,25 @@ export class Stage {
 
   /** Draw in the next frame, once. */
   redraw() {
-    if (!this.frame) this.frame = requestAnimationFrame(() => this._draw());
+    this.drawing.request();
   }
 
-  _draw() {
-    this.frame = 0;
+  /** What there is to draw; null while no step is readable. */
+  _frame() {
     const { store, cursor } = this;
     this.waiting.hidden = store.ready;
     this.body.hidden = this.head.hidden = !store.ready;
     this.root.classList.toggle("msgl-huge", store.numPages > 4096);
-    if (!store.ready || !cursor) return;
+    if (!store.ready || !cursor) return null;
     this.palette ??= paletteOf(this.root);
-    const { state, step } = cursor;
-    const entry = store.entry(step);
-    const delta = store.delta(step);
-    const kinds = pageKinds(state);
-    const changed = new Set();
-    for (const [, path, keys] of delta) if (path[0] === "pages" && path[1] === "owner") for (const page of keys) changed.add(page);
-    this.selection = selectionOf(state, this.pointer);
-    /** @type {Frame} */
-    const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), pending: pendingPages(state), held: this.pinned, selection: this.selection,
-      suspects: suspectsOf(state, entry ? entry.violations : []), changed, palette: this.palette,
-      following: this.live && step === store.last };
+    const frame = frameOf(cursor, { pointer: this.pointer, held: this.pinned, palette: this.palette, live: this.live });
+    this.selection = frame.selection;
     say(this.title, store.title || "A run of minisgl");
-    this.drawn = frame;
-    const open = this.docks.filter((dock) => dock.view); // their views come and go
-    const [seen, late] = [false, true].map((away) => [...this.views.filter(({ el }) => this.away.has(el) === away),
-      ...open.filter(({ el }) => this.away.has(el) === away).map((dock) => /** @type {import("./views.js").View} */ (dock.view))]);
-    this.late = late;
-    this._show(seen);
-    if (late.length && !this.pause) this.pause = requestAnimationFrame(() => this._catchUp());
+    return frame;
+  }
+
+  /** @param {Frame} frame */
+  _drawn({ store, step, entry }) {
     const { dataset } = this.root;
     dataset.step = String(step);
     dataset.first = String(store.first);
@@ -364,113 +322,11 @@ export class Stage {
     }
   }
 
-  /** Draw views, all of the same frame. @param {import("./views.js").View[]} views */
-  _show(views) {
-    const frame = /** @type {Frame} */ (this.drawn);
-    for (const view of views) view.measure?.();
-    for (const view of views) view.draw(frame);
-    this._highlight(frame.selection);
-    for (const view of views) view.settle?.();
-  }
-
-  /** What is out of sight is drawn in the first frame in which nothing moves. */
-  _catchUp() {
-    this.pause = 0;
-    if (!this.frame) this.drawAll();
-  }
-
-  /** Let what is out of sight show the same frame as the rest. */
-  drawAll() {
-    const views = this.late;
-    this.late = [];
-    if (views.length) this._show(views);
-  }
-
-  /** @param {IntersectionObserverEntry[]} entries */
-  _seen(entries) {
-    for (const { target, isIntersecting } of entries) {
-      if (isIntersecting) this.away.delete(target);
-      else this.away.add(target);
-    }
-    if (this.late.length && entries.some((entry) => entry.isIntersecting)) this.redraw();
-  }
-
-  /** Mark what belongs to the selection. @param {import("./selection.js").Selection | null} selection */
-  _highlight(selection) {
-    this.root.classList.toggle("msgl-pointing", selection !== null);
-    if (!selection) {
-      for (const el of this.root.querySelectorAll(".msgl-hi")) el.classList.remove("msgl-hi");
-      return;
-    }
-    for (const el of this.root.querySelectorAll("[data-uid], [data-node], [data-pages]")) {
-      let on = false;
-      if (el.hasAttribute("data-node")) on = selection.nodes.has(Number(el.getAttribute("data-node")));
-      else if (el.hasAttribute("data-uid")) on = selection.uids.has(Number(el.getAttribute("data-uid")));
-      else on = (el.getAttribute("data-pages") ?? "").split(" ").some((/** @type {string} */ p) => p !== "" && selection.pages.has(Number(p)));
-      el.classList.toggle("msgl-hi", on);
-    }
+  /** Every view there is, with the panel it is in. @returns {[Element, import("./views.js").View][]} */
+  _views() {
+    /** @type {[Element, import("./views.js").View][]} */
+    const all = this.views.map((view) => [view.el, view]);
+    for (const { el, view } of this.docks) if (view) all.push([el, view]);
+    return all;
   }
 }
-
-/** What of a pointer others are told: several pages at once are only pointed at. @param {Pointer} pointer */
-function tellable(pointer) {
-  return pointer?.kind === "pages" ? null : pointer;
-}
-
-/** Send to the kernel, if there still is one: the views go on without. @param {any} model @param {any} message */
-function tell(model, message) {
-  try {
-    model.send(message);
-  } catch {
-    // it was restarted, and nobody hears
-  }
-}
-
-/** @param {any} model @param {RunStore} store */
-function readRecord(model, store) {
-  const record = model.get("record"); // bytes; in a page base64
-  const bytes = typeof record === "string" ? fromBase64(record) : record;
-  if (bytes?.byteLength) void store.load(bytes);
-}
-
-export default () => {
-  const store = new RunStore();
-  /** @type {Set<Stage>} */
-  const stages = new Set();
-  return {
-    /** @param {{model: any}} context */
-    initialize({ model }) {
-      readRecord(model, store);
-      model.on("change:record", () => readRecord(model, store));
-      model.on("msg:custom", (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => {
-        if (message?.kind === "tail" && !store.append(message, buffers)) tell(model, { kind: "resync" });
-        else if (message?.kind === "answer") store.answered(message);
-        else if (message?.kind === "look") for (const stage of stages) stage.look(message.step, message.selection);
-      });
-    },
-
-    /** @param {{model: any, el: HTMLElement}} context */
-    render({ model, el }) {
-      const exported = model.get("exported");
-      const stage = new Stage(el, store, {
-        live: Boolean(model.get("live")),
-        compact: Boolean(model.get("compact")),
-        without: model.get("without") ?? [],
-        start: model.get("start") ?? -1,
-        send: exported ? null : (message) => tell(model, message),
-        rested: exported ?? (({ cursor, pinned }) => cursor && tell(model, { kind: "looked", step: cursor.step, selection: tellable(pinned) })),
-        heading: model.get("heading"),
-      });
-      stages.add(stage);
-      if (store.ready && Number(model.get("length") ?? 0) > store.length) tell(model, { kind: "resync" });
-      if (exported) /** @type {any} */ (el).stage = stage;
-      return () => {
-        stages.delete(stage);
-        stage.close();
-      };
-    },
-
-    /** What a page of its own puts around its stages; see panels.js. @param {HTMLElement} el @param {Stage[]} shown @param {any} data */
-    surround: (el, shown, data) => new PANELS[/** @type {"tour"} */ (data.kind)](el, shown, data),
-  };
-};
