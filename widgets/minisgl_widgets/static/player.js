@@ -1,6 +1,7 @@
 // @ts-check
 import { h, say, chip, count } from "./look.js";
 import { Breaks } from "./breaks.js";
+import { fitCanvas, penOf } from "./canvas.js";
 
 /** Signs drawn as paths, since fonts differ in which of them they have. */
 const SIGNS = {
@@ -158,11 +159,9 @@ export class Player {
     const key = `${width} ${store.length} ${store.record} ${palette.prefill}`;
     if (key === this.trackKey || !width || !store.length) return;
     this.trackKey = key;
-    const ratio = window.devicePixelRatio || 1;
-    this.track.width = Math.round(width * ratio);
-    this.track.height = Math.round(height * ratio);
-    const context = /** @type {CanvasRenderingContext2D} */ (this.track.getContext("2d"));
-    context.scale(ratio, ratio);
+    fitCanvas(this.track, width, height);
+    const context = penOf(this.track);
+    context.clearRect(0, 0, width, height);
     const room = width / store.length;
     const wide = Math.max(1, room - (room > 3 ? 1 : 0));
     const bars = new Map(["broken", "prefill", "decode"].map((kind) => [kind, new Set()])); // where; many steps may share a pixel
