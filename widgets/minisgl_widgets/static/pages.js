@@ -42,9 +42,10 @@ export class PageStrip {
       const name = ` ${NAMES[/** @type {"free"} */ (kind)]}`;
       this.legend.append(h("span", { class: "msgl-key" }, h("i", { class: `msgl-swatch msgl-k-${kind}` }), this.counts[kind], name, kind === "owned" ? this.waits : null));
     }
+    this.corner = h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-k-changed" }), "changed in this step");
     this.dummy = h("span");
     this.legend.append(
-      h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-k-changed" }), "changed in this step"),
+      this.corner,
       h("span", { class: "msgl-key msgl-dummy" }, h("i", { class: "msgl-swatch msgl-k-dummy" }), this.dummy));
     const { el, note } = panel("strip", "Pages", "", h("div", { class: "msgl-cellbox" }, this.canvas, this.tip), this.legend, this.spoken);
     this.el = el;
@@ -123,6 +124,7 @@ export class PageStrip {
     this.left = gutter;
     this.legend.style.setProperty("--digits", String(String(n).length)); // room for any count, so that nothing moves
     const { columns, cell, rows } = grid;
+    this.corner.hidden = cell < 8; // cells too small for it have none
     const size = [gutter + columns * cell + 1, rows * cell + 1];
     if (fitCanvas(this.canvas, size[0], size[1])) Object.assign(this.canvas.style, { width: `${size[0]}px`, height: `${size[1]}px` });
     const context = penOf(this.canvas);

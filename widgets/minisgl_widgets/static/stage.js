@@ -7,7 +7,7 @@
  *     stage.goto(step)        move the player; a step that is not readable yet is gone to as soon as it is
  *     stage.point(pointer)    point at something for as long as the mouse is there; null: at nothing
  *     stage.pin(pointer)      hold it; again, or null, lets it go
- *     stage.pointer           what is pointed at, or else held (a Pointer, see record.js)
+ *     stage.pointer           what is pointed at, or else held (a Pointer, see selection.js)
  *     stage.selection         all that belongs to it: {pages, uids, nodes}, three Sets; or null
  *     stage.store             the run (RunStore, record.js): index columns, spans, entry(step), events(step), delta(step), changes()
  *     stage.at(step)          the state after another step, to compare with; null while it is not readable. It is good

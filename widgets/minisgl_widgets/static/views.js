@@ -8,7 +8,7 @@
  *     constructor(stage)    called when its tab is first chosen; what a view may use is described in stage.js
  *     el              its element; the dock gives it a fixed height, and it scrolls inside
  *     measure()       optional: reads sizes, before anything is drawn
- *     draw(frame)     draws a frame; called only while the view is seen
+ *     draw(frame)     draws a frame; called only while its tab is chosen, and while it is out of sight only once nothing moves
  *     settle()        optional: scrolls to what was drawn. Scrolling lays out the page, so nothing is drawn after it
  *     close()         optional: the stage goes away
  *     static key      optional: a key that shows the view and calls its pressed()
