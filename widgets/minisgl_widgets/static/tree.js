@@ -14,39 +14,45 @@ const TREE_LEFT = 26;
  * @param {Record<string, any>} nodes
  */
 export function layoutTree(nodes) {
+  const ids = Object.keys(nodes).map(Number); // they grow
+  const most = ids[ids.length - 1] + 1;
+  const [parents, oldest, depth] = [new Int32Array(most).fill(-1), new Int32Array(most), new Int32Array(most)];
   /** @type {Map<number, number[]>} */
   const children = new Map();
-  for (const key of Object.keys(nodes)) {
-    const id = Number(key);
+  for (const id of ids) {
     if (id === 0) continue;
-    const parent = nodes[key].parent in nodes ? nodes[key].parent : 0;
-    if (!children.has(parent)) children.set(parent, []);
-    /** @type {number[]} */ (children.get(parent)).push(id);
+    const parent = (parents[id] = nodes[id].parent in nodes ? nodes[id].parent : 0);
+    const known = children.get(parent);
+    if (known) known.push(id);
+    else children.set(parent, [id]);
   }
   // parents first, without recursion: trees can be as deep as a conversation is long
   const order = [0];
   for (let i = 0; i < order.length; i++) for (const id of children.get(order[i]) ?? []) order.push(id);
-  /** @type {Map<number, number>} */
-  const oldest = new Map();
-  for (let i = order.length - 1; i >= 0; i--) {
+  for (let i = order.length - 1; i > 0; i--) {
     const id = order[i];
-    let least = id || Infinity;
-    for (const child of children.get(id) ?? []) least = Math.min(least, oldest.get(child) ?? least);
-    oldest.set(id, least);
+    let least = id;
+    for (const child of children.get(id) ?? []) if (oldest[child] < least) least = oldest[child];
+    oldest[id] = least;
   }
-  for (const list of children.values()) list.sort((a, b) => /** @type {number} */ (oldest.get(a)) - /** @type {number} */ (oldest.get(b)));
-  /** @type {Map<number, {row: number, depth: number, parent: number, last: number}>} */
+  for (const list of children.values()) if (list.length > 1) list.sort((a, b) => oldest[a] - oldest[b]);
+  /** @type {Map<number, {row: number, depth: number, parent: number}>} */
   const places = new Map();
   let row = 0;
   let depths = 0;
-  const stack = [{ id: 0, depth: 0, parent: -1 }];
+  const stack = [0];
   while (stack.length) {
-    const { id, depth, parent } = /** @type {{id: number, depth: number, parent: number}} */ (stack.pop());
-    const below = children.get(id) ?? [];
-    places.set(id, { row, depth, parent, last: row });
-    depths = Math.max(depths, depth);
-    if (!below.length) row++;
-    for (let i = below.length - 1; i >= 0; i--) stack.push({ id: below[i], depth: depth + 1, parent: id });
+    const id = /** @type {number} */ (stack.pop());
+    const below = children.get(id);
+    places.set(id, { row, depth: depth[id], parent: parents[id] });
+    if (depth[id] > depths) depths = depth[id];
+    if (!below) row++;
+    else {
+      for (let i = below.length - 1; i >= 0; i--) {
+        depth[below[i]] = depth[id] + 1;
+        stack.push(below[i]);
+      }
+    }
   }
   return { places, rows: Math.max(1, row), depths };
 }
