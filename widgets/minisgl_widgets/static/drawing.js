@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * When views draw: all of the same frame, in the browser's next one. Those that nobody sees wait for a moment in which
- * nothing moves: scrubbing costs what is seen of it.
+ * When views draw: all of the same frame, in the browser's next one. While the player moves, those that nobody sees wait for
+ * the first frame in which it does not: scrubbing costs what is seen of it.
  *
  * @typedef {import("./views.js").View} View
  * @typedef {import("./frame.js").Frame} Frame
@@ -54,12 +54,14 @@ export class Drawing {
 
   _draw() {
     this.next = 0;
+    const before = this.frame?.step;
     this.frame = this.stage.make();
     if (!this.frame) return;
+    const moves = this.frame.step !== before;
     /** @type {View[]} */
     const seen = [];
     this.late = [];
-    for (const [panel, view] of this.stage.views()) (this.away.has(panel) ? this.late : seen).push(view);
+    for (const [panel, view] of this.stage.views()) (moves && this.away.has(panel) ? this.late : seen).push(view);
     this._show(seen);
     this.stage.drawn(this.frame);
     if (this.late.length && !this.pause) this.pause = requestAnimationFrame(() => this._catchUp());
@@ -67,7 +69,7 @@ export class Drawing {
 
   _catchUp() {
     this.pause = 0;
-    if (!this.next) this.finish(); // else something moves
+    if (!this.next) this.finish(); // else it is drawn with the rest, or the player moves on
   }
 
   /** @param {View[]} views */
