@@ -615,10 +615,10 @@ MUTATIONS = (
     ),
     # -- replay ------------------------------------------------------------------------------------------------------
     Mutation(
-        broken="a checkpoint forgets how often a node was used",
+        broken="a cache that is restored forgets how often a node was used",
         file=RADIX,
-        edits={"            made[i].uses = uses\n": "            pass\n"},
-        test=f"{REPLAY}::test_how_often_nodes_were_used_is_not_in_the_keyframe",
+        edits={'node.locks, node.uses = n["locks"], n["uses"]': 'node.locks = n["locks"]'},
+        test=f"{REPLAY}::test_how_often_nodes_were_used_is_in_the_keyframe",
     ),
     Mutation(
         broken="a checkpoint forgets who was admitted when",

@@ -2,7 +2,7 @@
 
 ::
 
-    {"format": "minisgl trace", "version": [1, 0], "title": ..., "about": {...}}
+    {"format": "minisgl trace", "version": [1, 1], "title": ..., "about": {...}}
     {"keyframe": {...}}                     the state before the first event, as in ``minisgl.events.state``
     {"texts": {"504": " the", ...}}         what each token id in the run says
     {"type": "RequestArrived", ...}         one event a line, with the fields of ``minisgl.events.types``
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from minisgl.events.trace import Trace
 
 FORMAT = "minisgl trace"
-VERSION = (1, 0)
+VERSION = (1, 1)
 LEVEL = 9  # of zstd; 3 makes files a fifth larger, 12 takes three times as long for 2 %
 HEAD = 3  # lines before the first event
 ZSTD = b"\x28\xb5\x2f\xfd"  # what a compressed file begins with, whatever its name
@@ -167,6 +167,8 @@ class _Reader:
     def read(self) -> dict[str, Any]:
         header = self._header()
         start = self._head(_Keyframe)
+        if header.version < (1, 1):
+            _count_uses(start)
         texts = self._head(_Texts).texts
         events, unknown, closed = self._events()
         if not closed or not self.whole:
@@ -302,6 +304,13 @@ def _restored(state: _State) -> dict[str, Any]:
         "tests": [_columns(row) for row in state["tests"]],
         "handoffs": [_columns(row) for row in state["handoffs"]],
     }
+
+
+def _count_uses(start: _Keyframe) -> None:
+    """In version 1.0 the checkpoint alone said how often a node was used."""
+    clocks = (start.checkpoint or {}).get("prefix", {})
+    for i, uses in clocks.pop("uses", ()):
+        start.keyframe["nodes"][i].uses = uses
 
 
 def _columns(row: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from minisgl.events.state import (
 )
 
 OWNER, NODE, ORDER = (("pages", name, None) for name in ("owner", "node", "order"))
-LOCKS, USED = (("nodes", None, name) for name in ("locks", "used"))
+LOCKS, USED, USES = (("nodes", None, name) for name in ("locks", "used", "uses"))
 OUTPUT, ROW = (("requests", None, name) for name in ("output", "pages"))
 LENGTHS = tuple(("requests", None, name) for name in ("cached_len", "device_len", "reserved"))
 
@@ -99,6 +99,7 @@ class Fold:
 
     def _stamp(self, path: ev.Ints, tick: int) -> None:
         self._column(USED, path, tick)
+        self._column(USES, path, tuple([n + 1 for n in column(self.state, USES, path)]))
 
     def _lock(self, node: int, by: int) -> None:
         nodes, path = self.state["nodes"], []
@@ -213,7 +214,8 @@ class Fold:
         self._set("nodes", e.node, "pages", lower["pages"][cut:])
 
     def _NodeInserted(self, e: ev.NodeInserted) -> None:
-        self._set("nodes", e.node, entry(NodeState(parent=e.parent, tokens=e.tokens, pages=e.pages)))
+        # its first use is counted with the handoff that inserted it
+        self._set("nodes", e.node, entry(NodeState(parent=e.parent, tokens=e.tokens, pages=e.pages, uses=0)))
         self._column(OWNER, e.pages, CACHE)
         self._column(NODE, e.pages, e.node)
 

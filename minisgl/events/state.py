@@ -70,13 +70,15 @@ class RequestState(msgspec.Struct, kw_only=True):
 
 
 class NodeState(msgspec.Struct, kw_only=True):
-    """A node of the radix tree: the tokens on its edge, their pages, how many hold it, when it was last used."""
+    """A node of the radix tree: the tokens on its edge, their pages, how many hold it, when it was last used (a tick of
+    the cache's clock), and how often: each match and each insertion that goes through it is a use."""
 
     parent: int
     tokens: Ints = ()
     pages: Ints = ()
     locks: int = 0
     used: int = 0
+    uses: int = 1
 
 
 class RowState(msgspec.Struct, kw_only=True):

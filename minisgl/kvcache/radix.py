@@ -231,13 +231,13 @@ class RadixPrefixCache(PrefixCache):
                 "pages": tuple(n.pages),
                 "locks": n.locks,
                 "used": n.used,
+                "uses": n.uses,
             }
             for i, n in self._nodes().items()
         }
 
     def clocks(self) -> dict[str, Any]:
-        uses = [[i, n.uses] for i, n in self._nodes().items()]
-        return {"tick": self.tick, "next_id": self._next_id, "uses": uses}
+        return {"tick": self.tick, "next_id": self._next_id}
 
     def restore(self, nodes: dict[int, dict[str, Any]], clocks: dict[str, Any]) -> dict[int, Handle]:
         made = {0: self.root}
@@ -251,7 +251,7 @@ class RadixPrefixCache(PrefixCache):
             n = nodes[i]
             parent = made[n["parent"]]
             node = Node(i, parent, np.array(n["tokens"], np.int32), list(n["pages"]), n["used"])
-            node.locks = n["locks"]
+            node.locks, node.uses = n["locks"], n["uses"]
             parent.children[node.tokens[: self.page_size].tobytes()] = made[i] = node
             handles[i] = Handle(handles[n["parent"]].length + len(node.tokens), node)
             if node.locks:
@@ -260,8 +260,6 @@ class RadixPrefixCache(PrefixCache):
                 self.evictable += len(node.pages)
             stack += below.get(i, [])
         self.tick, self._next_id, self._size = clocks["tick"], clocks["next_id"], len(made)
-        for i, uses in clocks["uses"]:
-            made[i].uses = uses
         for node in made.values():
             self._offer(node)
         return handles

@@ -225,6 +225,18 @@ class TestVersions:
         edited(plain, 2, more={})
         assert_same(trace, Trace.load(plain))
 
+    def test_version_1_0_kept_the_uses_of_nodes_in_the_checkpoint(self, trace, plain):
+        line = json.loads(plain.read_text().splitlines()[1])
+        nodes = line["keyframe"]["nodes"]
+        for node in nodes.values():
+            del node["uses"]
+        line["checkpoint"]["prefix"]["uses"] = [[int(i), 5 + int(i)] for i in nodes]
+        edited(plain, 1, version=[1, 0])
+        edited(plain, 2, **line)
+        loaded = Trace.load(plain)
+        assert {i: n["uses"] for i, n in loaded.keyframe["nodes"].items()} == {int(i): 5 + int(i) for i in nodes}
+        assert loaded.checkpoint == trace.checkpoint and len(nodes) > 1
+
     @pytest.mark.parametrize("version", [[VERSION[0] + 1, 0], [0, 9]])
     def test_another_major_version_is_not(self, plain, version):
         edited(plain, 1, version=version, title={"now": "a dict"})

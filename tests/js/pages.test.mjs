@@ -5,7 +5,7 @@ import { initialState, load, packed, contained, request } from "./modules.mjs";
 
 const { RunStore } = await load("record.js");
 const { breaksIn, upTo } = await load("breaks.js");
-const { evictionOrder, pushedOut } = await load("eviction.js");
+const { evictionOrder, pushedOut, usesWords } = await load("eviction.js");
 const { ghostPages, suspectsOf, brokenPages } = await load("ghosts.js");
 const { LifePicture, livesOf, lifeAt, lifeWords, sharesOf, moved, zoomed } = await load("lives.js");
 const { largestRuns } = await load("lifedraw.js");
@@ -126,7 +126,10 @@ test("leaves go in the policy's order, and whoever becomes a leaf then", () => {
   const nodes = { 0: leaf(-1, 0, []), 1: leaf(0, 9, [1]), 2: leaf(1, 9, [2]), 3: leaf(1, 4, [3]), 4: leaf(0, 4, [4], { locks: 1 }), 5: leaf(0, 2, [5]), 6: leaf(4, 3, [6]) };
   assert.deepEqual(evictionOrder(nodes, "lru"), [5, 6, 3, 2, 1]);
   assert.deepEqual(evictionOrder(nodes, "fifo"), [2, 3, 1, 5, 6]);
-  assert.equal(evictionOrder(nodes, "lfu"), null, "how often they were used is not known");
+  for (const [id, uses] of [[1, 9], [2, 1], [3, 1], [4, 9], [5, 1], [6, 5]]) nodes[id].uses = uses;
+  assert.deepEqual(evictionOrder(nodes, "lfu"), [2, 3, 5, 6, 1]);
+  assert.deepEqual(["lru", "lfu", "fifo", undefined].map((policy) => usesWords(nodes[6], policy, 9)), ["6 uses ago", "5 uses", "6 uses ago", "6 uses ago"]);
+  assert.equal(usesWords(nodes[1], "lru", 9), "used last");
   assert.deepEqual(evictionOrder({ 0: leaf(-1, 0, []) }, "lru"), []);
 });
 

@@ -12,13 +12,13 @@ const { pagesNamed } = await load("lamp.js");
 test("the grid shows every page, in cells of 2 to 40 pixels", () => {
   for (const pages of [2, 28, 64, 100, 1000, 4096, 10_000, 100_000]) {
     for (const width of [500, 700, 1200]) {
-      const { columns, cell, rows } = gridFor(pages, width);
+      const { columns, cell, rows } = gridFor(pages, width, 216);
       assert.ok(columns * rows >= pages && columns * (rows - 1) < pages);
       assert.ok(cell >= 2 && cell <= 40, `${pages} pages in ${width}: cells of ${cell}`);
       assert.ok(columns * cell <= width);
     }
   }
-  assert.deepEqual(gridFor(64, 690), { columns: 16, cell: 40, rows: 4 });
+  assert.deepEqual(gridFor(64, 690, 216), { columns: 16, cell: 40, rows: 4 });
 });
 
 const base = { step: 1, uid: 4, verdict: "pages", need: 13, free: 64, evictable: 0, pending: 0, reserved: 61, evictable_locked: null, matched: 0 };

@@ -113,7 +113,7 @@ class NaiveTree:
 
     def nodes(self) -> dict[int, dict]:
         """As ``PrefixCache.nodes`` gives them."""
-        found = {0: {"parent": -1, "tokens": (), "pages": (), "locks": 0, "used": 0}}
+        found = {0: {"parent": -1, "tokens": (), "pages": (), "locks": 0, "used": 0, "uses": 1}}
         for end, node in self.ends.items():
             edge = self.edge(end)
             above = edge[0][: -self.page_size]
@@ -123,5 +123,6 @@ class NaiveTree:
                 "pages": tuple(self.pages[p].number for p in edge),
                 "locks": self.pages[end].locks,
                 "used": self.pages[end].used,
+                "uses": self.pages[end].uses,
             }
         return found

@@ -72,7 +72,7 @@ def recorded_from(run: Run, steps: int) -> Trace:
     return recorder.trace
 
 
-def test_how_often_nodes_were_used_is_not_in_the_keyframe():
+def test_how_often_nodes_were_used_is_in_the_keyframe():
     run = Run(num_pages=6, max_seq_len=6, eviction="lfu")
     for prompt in ([1, 2], [1, 2], [1, 2], [3, 4]):
         run.submit(prompt, 1)
@@ -81,6 +81,7 @@ def test_how_often_nodes_were_used_is_not_in_the_keyframe():
     trace = recorded_from(run, 0)
     (gone,) = trace.of(ev.PagesEvicted)
     assert [trace.keyframe["nodes"][i]["tokens"] for i in gone.nodes] == [(3, 4)]
+    assert {n["tokens"]: n["uses"] for n in trace.keyframe["nodes"].values()} == {(): 1, (1,): 5, (2,): 3, (3, 4): 1}
     same(trace, replay(trace))
 
 

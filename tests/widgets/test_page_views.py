@@ -51,7 +51,7 @@ SMALL = {"num_pages": 26, "page_size": 4, "max_seq_len": 40, "max_running_reques
 # -- who goes next: without a browser --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("eviction", ["lru", "fifo"])
+@pytest.mark.parametrize("eviction", ["lru", "lfu", "fifo"])
 @pytest.mark.parametrize("overlap", [False, True])
 def test_what_goes_is_what_was_foretold(eviction: str, overlap: bool, tmp_path: Path) -> None:
     """The preview's order begins with the leaves that the real cache evicts next, and asks for as many."""
@@ -107,8 +107,8 @@ def test_evictions_as_text(trace: Trace) -> None:
     assert [line.split()[1] == "goes" for line in lines] == [True] + [False] * (len(order) - 1)
     assert "more could not be had" in repr(evictions(snap, 1000))
     assert len(re.findall("<tr>", evictions(snap)._repr_html_())) == len(order) + 1
-    with pytest.raises(ValueError, match="'lfu' is not in a snapshot"):
-        evictions(snap, policy="lfu")
+    with pytest.raises(ValueError, match="unknown policy 'mru'; the policies are lru, lfu, fifo"):
+        evictions(snap, policy="mru")
 
 
 def test_the_page_table_as_text(trace: Trace) -> None:
@@ -314,18 +314,39 @@ def test_who_goes_next(opened: Opened, trace: Trace) -> None:
     )
 
 
-def test_a_policy_that_the_record_cannot_order_says_so(chromium: Any, tmp_path: Path, trace: Trace) -> None:
-    for about, words in [
-        ({"config": {"eviction": "lfu"}}, "how often a node was used is not in the record"),
-        ({}, "the policy is not in the record; this is the order of lru"),
-    ]:
-        other = Trace(trace.keyframe, trace.events, trace.texts, "other", about)
-        page = Opened(
-            chromium, export_html(other, tmp_path / "other.html"), f"#step={trace.history.last}&view=eviction"
-        )
-        assert words in page.text(".msgl-evictnote")
-        assert (page.data(".msgl-leaf")[0]["rank"] == "0") == bool(about)
-        page.context.close()
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("lfu", "lfu: used least often first, then the oldest node"),
+        ("fifo", "fifo: made first, first out"),
+        (None, "the policy is not in the record; this is the order of lru"),
+    ],
+)
+def test_the_policy_decides_who_goes_next(chromium: Any, tmp_path: Path, policy: str | None, words: str) -> None:
+    run = Run(**SMALL, eviction=policy or "lru")
+    other = recorded(run, 20, 5)
+    if policy is None:
+        other.about = {}
+    page = Opened(chromium, export_html(other, tmp_path / "other.html"), "#view=eviction")
+    counted, unlike_lru = 0, 0
+    for step in ways(other):
+        page.scrub(step)
+        snap = other.at(step)
+        order = eviction_order(snap, policy or "lru")
+        assert page.data(".msgl-eviction")[0]["order"] == " ".join(map(str, order))
+        for rank, leaf in enumerate(page.data(".msgl-leaf")[:9], 1):
+            node = snap.tree[int(leaf["node"])]
+            assert (leaf["rank"], leaf["uses"], leaf["used"]) == (str(rank), str(node.uses), str(node.used))
+            counted += node.uses > 1
+        if len(snap.tree) > 1:
+            assert words in page.text(".msgl-evictnote")
+        if policy == "lfu" and order:
+            said = page.text(f".msgl-leaf[data-node='{order[0]}']")
+            assert f"{snap.tree[order[0]].uses} use" in said
+        unlike_lru += order != eviction_order(snap)
+    assert counted > 5 and (unlike_lru > 0) == (policy == "lfu")
+    assert page.problems == []
+    page.context.close()
 
 
 def test_the_page_table_is_that_of_the_rows(opened: Opened, trace: Trace) -> None:

@@ -56,12 +56,17 @@ def test_observers_hear_of_what_is_new_and_until_they_end(trace: Trace) -> None:
     assert heard == [(5, None), (5, {"kind": "page", "page": 3}), (6, None)]
 
 
-@pytest.mark.parametrize("selection", [{"kind": "row", "row": 1}, {"kind": "page"}, {"kind": "uid", "uid": "4"}, {}])
-def test_only_pages_nodes_and_requests_are_selected(trace: Trace, selection: dict) -> None:
+@pytest.mark.parametrize(
+    "selection",
+    [{"kind": "row", "row": 1}, {"kind": "page"}, {"kind": "uid", "uid": "4"}, {"kind": "token", "uid": 4}, {}],
+)
+def test_only_pages_nodes_requests_and_tokens_are_selected(trace: Trace, selection: dict) -> None:
     session = Session(trace)
-    with pytest.raises(ValueError, match="page, node, uid"):
+    with pytest.raises(ValueError, match="page, node, uid, token"):
         session.selection = selection
     assert session.selection is None
+    session.selection = {"kind": "token", "uid": 4, "at": 12}
+    assert session.selection["at"] == 12
 
 
 def test_stages_of_a_session_move_together(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

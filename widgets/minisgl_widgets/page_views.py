@@ -24,7 +24,11 @@ from minisgl_widgets.static_views import MOST_ROWS, Texts, _Chip, _pages, _plain
 
 COLUMNS, ROWS = 96, 32  # cells of the life lines: steps across, pages down
 CELL = 7  # pixels
-POLICIES: Mapping[str, Callable[[NodeState], int]] = {"lru": lambda node: node.used, "fifo": lambda node: 0}
+POLICIES: Mapping[str, Callable[[NodeState], int]] = {  # as EVICTIONS in minisgl/kvcache/radix.py
+    "lru": lambda node: node.used,
+    "lfu": lambda node: node.uses,
+    "fifo": lambda node: 0,
+}
 COMPARED = ("status", "reason", "verdict", "row", "cached_len")
 
 
@@ -100,10 +104,9 @@ def _svg(cells: np.ndarray, title: str, starts: list[int]) -> str:
 
 
 def eviction_order(snap: Snapshot, policy: str = "lru") -> list[int]:
-    """The nodes that could be evicted, in the order in which they would be; ValueError for a policy whose order a state
-    does not tell (lfu asks how often a node was used)."""
+    """The nodes that could be evicted, in the order in which they would be; ValueError for an unknown policy."""
     if policy not in POLICIES:
-        raise ValueError(f"the order of {policy!r} is not in a snapshot; the policies are {', '.join(POLICIES)}")
+        raise ValueError(f"unknown policy {policy!r}; the policies are {', '.join(POLICIES)}")
     key, tree = POLICIES[policy], snap.tree
     children = Counter(node.parent for node in tree.values())
     heap = [(key(node), i) for i, node in tree.items() if i and not node.locks and not children[i]]
@@ -128,12 +131,12 @@ def evictions(snap: Snapshot, pages: int = 0, policy: str = "lru", texts: Texts 
         goes = given < pages - free
         given += len(node.pages) if goes else 0
         said = _Prose(_plain(node.tokens, texts))
-        rows.append((place, "goes" if goes else "", i, said, _Prose(_pages(node.pages)), node.used))
+        rows.append((place, "goes" if goes else "", i, said, _Prose(_pages(node.pages)), node.used, node.uses))
     lack = max(0, pages - free - given)
     asked = f"a request of {count(pages, 'page')}, {free} of them free, pushes out {count(given, 'page')}"
     title = f"who goes next after step {snap.step} ({policy})" + (f"; {asked}" if pages else "")
     title += f"; {lack} more could not be had" if lack else ""
-    heads = ("", "", "node", "tokens", "pages", "last used")
+    heads = ("", "", "node", "tokens", "pages", "last used", "uses")
     return _shown(title, heads, rows)
 
 

@@ -29,6 +29,7 @@ import msgspec
 from minisgl.events import types as ev
 from minisgl.events.state import COUNTERS, Delta
 from minisgl.events.words import EMITTERS, describe
+from minisgl_widgets.capacity import sizing
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.leap import STEPS, leap
 from minisgl_widgets.packed import pack, pack_each
@@ -107,6 +108,7 @@ class Encoder:
             "types": [cls.__name__ for cls in ev.EVENT_TYPES],
             "emitters": [" or ".join(EMITTERS[cls]) for cls in ev.EVENT_TYPES],
             "questions": [question.head() for question in QUESTIONS],
+            "sizing": sizing(self.feed.about),
         }
         parts: list[Part] = [("head", 0, steps, pack(whole))]
         for at in range(0, steps, STEPS):

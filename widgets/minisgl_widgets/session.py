@@ -15,8 +15,8 @@ from minisgl_widgets.questions import answers
 from minisgl_widgets.record import Encoder
 from minisgl_widgets.static_views import summary, view
 
-Selection = dict[str, Any] | None  # as in the browser: {"kind": "page" | "node" | "uid", that kind: its number}
-KINDS = ("page", "node", "uid")
+Selection = dict[str, Any] | None  # as in the browser: its kind, and the numbers that this kind has
+KINDS = {"page": ("page",), "node": ("node",), "uid": ("uid",), "token": ("uid", "at")}
 Run = Union[Trace, History, Feed, "Session"]  # whatever can be shown
 
 
@@ -81,15 +81,16 @@ class Session:
 
     @property
     def selection(self) -> Selection:
-        """What is held: None, ``{"kind": "page", "page": 3}``, and so for "node" and "uid". ValueError for others."""
+        """What is held: None, ``{"kind": "page", "page": 3}``, and so for "node" and "uid"; or a request's token by its
+        place, ``{"kind": "token", "uid": 4, "at": 12}``. ValueError for others."""
         return self._selection
 
     @selection.setter
     def selection(self, selection: Selection) -> None:
-        if selection is not None and (
-            selection.get("kind") not in KINDS or type(selection.get(selection["kind"])) is not int
-        ):
-            raise ValueError(f"selection {selection!r}: None, or a kind of {', '.join(KINDS)} with its number")
+        if selection is not None:
+            numbers = KINDS.get(selection.get("kind", ""), ())
+            if not numbers or any(type(selection.get(name)) is not int for name in numbers):
+                raise ValueError(f"selection {selection!r}: None, or a kind of {', '.join(KINDS)} with its numbers")
         self.look(self._step, selection)
 
     def look(self, step: int | None, selection: Selection) -> None:

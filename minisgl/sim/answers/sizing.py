@@ -130,15 +130,33 @@ def _pieces(pages: int, each: int, at_once: int) -> list[Piece]:
     return pieces
 
 
+def shape_of_run(about: dict[str, Any]) -> tuple[str, Shape] | None:
+    """Name and shape of the model that a run's ``about`` speaks of; None if it neither says nor names a known one."""
+    known = _known(about.get("model"))
+    if "shape" in about:
+        return about["model"], Shape(**about["shape"])
+    return (about["model"], _of_known(known)) if known else None
+
+
 def _of_run(run: Any) -> tuple[str, Shape, dict[str, Any]]:
     """The model's name and shape, and the configuration, of an engine or a record of one."""
     about = run.about() if callable(run.about) else run.about
-    if "shape" not in about:
+    found = shape_of_run(about)
+    if found is None:
         raise ConfigError(
             f"this run ({about.get('model', 'of unknown origin')}) does not say its model's shape; name a model: "
             f"size('Qwen3-0.6B', ...)"
         )
-    return about["model"], Shape(**about["shape"]), about["config"]
+    return *found, about["config"]
+
+
+def _known(model: Any) -> ModelShape | None:
+    """The model of that name, spelled in any case, with or without its owner."""
+    return MODELS.get({name.lower(): name for name in MODELS}.get(str(model).rpartition("/")[2].lower(), ""))
+
+
+def _of_known(known: ModelShape) -> Shape:
+    return Shape(known.layers, known.kv_heads, known.head_dim, known.params)
 
 
 def _shape(model: Any) -> tuple[str, Shape]:
@@ -147,10 +165,9 @@ def _shape(model: Any) -> tuple[str, Shape]:
         return "this shape", Shape(*model)
     if all(hasattr(model, name) for name in ("num_layers", "num_kv_heads", "head_dim")):
         return "this model", Shape(model.num_layers, model.num_kv_heads, model.head_dim)
-    known = MODELS.get({name.lower(): name for name in MODELS}.get(str(model).rpartition("/")[2].lower(), ""))
-    known = model if isinstance(model, ModelShape) else known
+    known = model if isinstance(model, ModelShape) else _known(model)
     if known:
-        return known.name, Shape(known.layers, known.kv_heads, known.head_dim, known.params)
+        return known.name, _of_known(known)
     if isinstance(model, (str, Path)) and Path(model).expanduser().is_dir():
         return Path(model).name, _from_folder(Path(model).expanduser())
     raise ConfigError(

@@ -3,20 +3,19 @@ import { h, patch, say, hint, count, ranges, clipped } from "./look.js";
 
 const LEAF_LINE = 26;
 const MOST_MARKED = 2000; // pages pushed out that are marked in the strip
-const POLICIES = { lru: "lru: used longest ago first", fifo: "fifo: made first, first out" };
+const POLICIES = { lru: "lru: used longest ago first", lfu: "lfu: used least often first, then the oldest node", fifo: "fifo: made first, first out" };
 
 /** What decides between leaves, as `EVICTIONS` in minisgl/kvcache/radix.py has it: smallest first, then the oldest node.
- * How often a node was used, which lfu asks, no record holds. @type {Record<string, (node: any) => number>} */
-const EVICTION_KEYS = { lru: (node) => node.used, fifo: () => 0 };
+ * @type {Record<string, (node: any) => number>} */
+const EVICTION_KEYS = { lru: (node) => node.used, lfu: (node) => node.uses, fifo: () => 0 };
 
 /**
  * The nodes that could be evicted, in the order in which they would be: leaves that nobody holds, and whoever becomes one
- * when they are gone. Null: the policy is one whose order the state does not tell.
- * @param {Record<string, any>} nodes @param {string} policy @returns {number[] | null}
+ * when they are gone.
+ * @param {Record<string, any>} nodes @param {string} policy @returns {number[]}
  */
 export function evictionOrder(nodes, policy) {
   const keyOf = EVICTION_KEYS[policy];
-  if (!keyOf) return null;
   /** @type {Map<number, number>} */
   const children = new Map();
   for (const id in nodes) children.set(nodes[id].parent, (children.get(nodes[id].parent) ?? 0) + 1);
@@ -86,6 +85,12 @@ export function pushedOut(nodes, order, free, n) {
   return { missing, leaves, pages, short: Math.max(0, missing - pages.length) };
 }
 
+/** What the policy asks of a node, in words. @param {any} node @param {string | undefined} policy @param {number} newest the last use of any node */
+export function usesWords(node, policy, newest) {
+  if (policy === "lfu") return count(node.uses, "use");
+  return node.used < newest ? `${count(newest - node.used, "use")} ago` : "used last";
+}
+
 /** Eviction preview: which part of the prefix cache goes next, and what a request of n pages would push out. */
 export class EvictionPreview {
   static id = "eviction";
@@ -130,12 +135,10 @@ export class EvictionPreview {
   draw({ store, state, step, counts }) {
     const policy = store.configAt(step).eviction;
     const { nodes } = state;
-    const told = evictionOrder(nodes, policy ?? "lru");
-    const order = told ?? Object.keys(nodes).map(Number).filter((id) => id > 0 && !nodes[id].locks);
-    const { missing, leaves, pages, short } = pushedOut(nodes, told ?? [], counts.free, this.asked);
+    const order = evictionOrder(nodes, policy ?? "lru");
+    const { missing, leaves, pages, short } = pushedOut(nodes, order, counts.free, this.asked);
     const cached = Object.keys(nodes).length - 1;
-    const how = policy === undefined ? "the policy is not in the record; this is the order of lru" : told ? POLICIES[/** @type {"lru"} */ (policy)]
-      : "lfu: how often a node was used is not in the record, so nobody can tell the order";
+    const how = policy === undefined ? "the policy is not in the record; this is the order of lru" : POLICIES[/** @type {"lru"} */ (policy)];
     hint(this.note, cached ? `${how}; ${cached - order.length} of ${count(cached, "node")} locked` : "Nothing is cached at this step. What ended requests leave behind will be listed here, who goes first on top.");
     for (const input of [this.number, this.slider]) {
       input.max = String(store.numPages);
@@ -145,7 +148,7 @@ export class EvictionPreview {
     const had = counts.free + counts.evictable + pending_pages;
     const fits = this.asked + reserved_pages <= had;
     say(this.enters, `${fits ? "would be let in" : "would have to wait"}: ${this.asked} + ${reserved_pages} promised ${fits ? "≤" : ">"} ${had} to be had`);
-    say(this.outcome, this._outcome(counts.free, told !== null, { missing, leaves, pages, short }));
+    say(this.outcome, this._outcome(counts.free, { missing, leaves, pages, short }));
     Object.assign(this.el.dataset, { policy: policy ?? "", asked: this.asked, free: counts.free, missing, leaves, pushed: pages.length, short, order: order.slice(0, 1000).join(" ") });
     this._mark(pages.slice(0, MOST_MARKED));
     const from = Math.max(0, Math.floor(this.top / LEAF_LINE) - 4);
@@ -153,14 +156,13 @@ export class EvictionPreview {
     this.rows.style.height = `${order.length * LEAF_LINE}px`;
     let newest = 0;
     for (const id in nodes) newest = Math.max(newest, nodes[id].used);
-    patch(this.rows, order.slice(from, to).map((id, i) => this._row(nodes[id], id, { rank: told ? from + i + 1 : 0, goes: from + i < leaves, age: newest - nodes[id].used, top: (from + i) * LEAF_LINE, texts: store.texts })));
+    patch(this.rows, order.slice(from, to).map((id, i) => this._row(nodes[id], id, { rank: from + i + 1, goes: from + i < leaves, said: usesWords(nodes[id], policy, newest), top: (from + i) * LEAF_LINE, texts: store.texts })));
   }
 
-  /** What it takes to give it its pages. @param {number} free @param {boolean} told
+  /** What it takes to give it its pages. @param {number} free
    * @param {{missing: number, leaves: number, pages: number[], short: number}} what */
-  _outcome(free, told, { missing, leaves, pages, short }) {
+  _outcome(free, { missing, leaves, pages, short }) {
     if (!missing) return `pushes out nothing: ${free} are free`;
-    if (!told) return `needs ${missing} more than the ${free} free`;
     const goes = leaves ? `pushes out ${count(leaves, "node")} of ${count(pages.length, "page")}: ${missing} more than the ${free} free` : `nothing can be pushed out for it: ${free} are free`;
     return `${goes}${short ? `; ${short} could not be had` : ""}`;
   }
@@ -173,16 +175,15 @@ export class EvictionPreview {
     if (this.ask.matches(":hover, :focus-within")) this.stage.point({ kind: "pages", pages, uid: -1 });
   }
 
-  /** @param {any} node @param {number} id @param {{rank: number, goes: boolean, age: number, top: number, texts: Record<string, string>}} place */
-  _row(node, id, { rank, goes, age, top, texts }) {
-    const old = age ? `${count(age, "use")} ago` : "used last";
+  /** @param {any} node @param {number} id @param {{rank: number, goes: boolean, said: string, top: number, texts: Record<string, string>}} place */
+  _row(node, id, { rank, goes, said, top, texts }) {
     return h("div", { class: `msgl-leaf${goes ? " msgl-goes" : ""}`, role: "listitem", tabindex: 0, style: `top:${top}px`, "data-key": `leaf${id}`, "data-node": id,
-      "data-rank": rank, "data-goes": goes ? 1 : 0, "data-used": node.used, "data-held": node.pages.length,
-      title: `node ${id}: ${count(node.tokens.length, "token")} in pages ${ranges(node.pages.slice(0, 200))}; last used at tick ${node.used}` },
-      h("span", { class: "msgl-num" }, rank ? `${rank}.` : "?"),
+      "data-rank": rank, "data-goes": goes ? 1 : 0, "data-used": node.used, "data-uses": node.uses, "data-held": node.pages.length,
+      title: `node ${id}: ${count(node.tokens.length, "token")} in pages ${ranges(node.pages.slice(0, 200))}; used ${count(node.uses, "time")}, last at tick ${node.used}` },
+      h("span", { class: "msgl-num" }, `${rank}.`),
       h("span", { class: "msgl-goessign" }, goes ? "✕ goes" : ""),
       h("span", { class: "msgl-text" }, clipped(texts, node.tokens, 60, true)),
       h("span", { class: "msgl-num" }, count(node.pages.length, "page")),
-      h("span", { class: "msgl-num" }, old));
+      h("span", { class: "msgl-num" }, said));
   }
 }

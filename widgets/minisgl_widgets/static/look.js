@@ -3,7 +3,7 @@
 
 const UID_COLOURS = 7; // --msgl-u0 .. --msgl-u6 in stage.css
 const SVG = "http://www.w3.org/2000/svg";
-const SVG_TAGS = new Set(["svg", "g", "path", "rect", "text", "circle", "line", "title", "defs", "pattern", "foreignObject"]);
+const SVG_TAGS = new Set(["svg", "g", "path", "rect", "text", "tspan", "circle", "line", "title", "defs", "pattern", "foreignObject"]);
 
 /** Build an element: `h("b", {class: "x"}, "text", child)`. Null attributes and children are left out.
  * @param {string} tag @param {Record<string, any> | null} [attributes] @param {...any} children @returns {any} */

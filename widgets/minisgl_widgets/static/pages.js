@@ -10,8 +10,8 @@ const MOST_SUSPECTS = 1000; // pages that a broken step names in data-suspects
 const NAMES = { free: "free", owned: "owned by a request", evictable: "cached, evictable", protected: "cached, locked" };
 
 /** The grid for a number of pages: as few columns as the height allows, so cells are as large as they can be.
- * @param {number} pages @param {number} width @param {number} [most] pixels that it may be high */
-export function gridFor(pages, width, most = pages > 4096 ? 400 : 216) {
+ * @param {number} pages @param {number} width @param {number} most pixels that it may be high */
+export function gridFor(pages, width, most) {
   let best = { columns: 16, cell: 2, rows: Math.ceil(pages / 16) };
   for (const columns of GRID_COLUMNS) {
     const cell = Math.min(LARGEST, Math.floor(width / columns));
@@ -22,7 +22,8 @@ export function gridFor(pages, width, most = pages > 4096 ? 400 : 216) {
   return best;
 }
 
-/** The page strip: one cell per page, always in the same place. */
+/** The page strip: one cell per page, always in the same place; the last one is the dummy page, page `num_pages`, which is in no
+ * count: padding is written there. */
 export class PageStrip {
   /** @param {import("./stage.js").Stage} stage */
   constructor(stage) {
@@ -67,7 +68,7 @@ export class PageStrip {
     if (!this.grid) return null;
     const column = Math.floor((event.offsetX - this.left) / this.grid.cell);
     const page = Math.floor(event.offsetY / this.grid.cell) * this.grid.columns + column;
-    return column >= 0 && column < this.grid.columns && page >= 0 && page < this.stage.store.numPages ? page : null;
+    return column >= 0 && column < this.grid.columns && page >= 0 && page <= this.stage.store.numPages ? page : null;
   }
 
   /** @param {number | null} page */
@@ -81,7 +82,7 @@ export class PageStrip {
   _key(event) {
     const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -(this.grid?.columns ?? 1), ArrowDown: this.grid?.columns ?? 1 };
     if (event.key in moves && !event.altKey) {
-      this.cursor = Math.max(0, Math.min(this.stage.store.numPages - 1, this.cursor + moves[/** @type {"ArrowUp"} */ (event.key)]));
+      this.cursor = Math.max(0, Math.min(this.stage.store.numPages, this.cursor + moves[/** @type {"ArrowUp"} */ (event.key)]));
       this._over(this.cursor);
     } else if (event.key === "Enter") this.stage.pin({ kind: "page", page: this.cursor });
     else return;
@@ -91,6 +92,7 @@ export class PageStrip {
 
   /** What a page is and holds, in words. @param {any} state @param {Uint8Array} kinds @param {number} page @param {Record<string, string>} texts */
   describe(state, kinds, page, texts) {
+    if (page === kinds.length) return { head: `page ${page}: the dummy`, lines: ["outside the count: nobody owns it", "padding of batches is written there, and nobody reads it", `row ${state.rows.length} of the page table, the dummy request's, names nothing else`] };
     const kind = KINDS[kinds[page]];
     const owner = state.pages.owner[page];
     const node = state.pages.node[page];
@@ -118,8 +120,9 @@ export class PageStrip {
     const { width } = this;
     if (width <= 0) return;
     const n = kinds.length;
-    const gutter = gridFor(n, width - GUTTER).cell >= 10 ? GUTTER : 0;
-    const grid = gridFor(n, width - gutter);
+    const most = n > 4096 ? 400 : 216;
+    const gutter = gridFor(n + 1, width - GUTTER, most).cell >= 10 ? GUTTER : 0;
+    const grid = gridFor(n + 1, width - gutter, most);
     this.grid = grid;
     this.left = gutter;
     this.legend.style.setProperty("--digits", String(String(n).length)); // room for any count, so that nothing moves
@@ -142,7 +145,7 @@ export class PageStrip {
     };
     if (selection && selection.pages.size <= 2000) for (const page of selection.pages) ring(page, palette.focus, cell >= 14 ? 3 : 2);
     for (const page of frame.suspects.keys()) {
-      if (page >= n) continue;
+      if (page > n) continue;
       ring(page, palette.bad, 3);
       const [x, y] = at(page);
       context.fillStyle = palette.bad; // a corner as well, for who does not see the colour
@@ -161,10 +164,11 @@ export class PageStrip {
     this.el.dataset.pending = String(pending.size);
     this.waits.hidden = pending.size === 0;
     say(this.waits, `, ${pending.size} pending (slashed)`);
-    say(this.dummy, `page ${n} is the dummy, outside the count`);
+    say(this.dummy, `page ${n}, the dummy (D): outside the count`);
+    this.el.dataset.dummy = String(n);
     say(this.note, `${count(n, "page")} of ${count(state.page_size, "token")}; a page never changes its place`);
     this.canvas.setAttribute("aria-label",
-      `${n} pages: ${counts.free} free, ${counts.owned} owned${pending.size ? ` (${pending.size} pending)` : ""}, ${counts.evictable} cached and evictable, ${counts.protected} cached and locked. Arrow keys move from page to page.`);
+      `${n} pages: ${counts.free} free, ${counts.owned} owned${pending.size ? ` (${pending.size} pending)` : ""}, ${counts.evictable} cached and evictable, ${counts.protected} cached and locked; and page ${n}, the dummy. Arrow keys move from page to page.`);
 
     const under = this.under;
     this.tip.hidden = under === null;
@@ -249,6 +253,31 @@ export class PageStrip {
         context.fill();
       }
     }
+    this._drawDummy(context, kinds.length, palette, left, !selection || selection.pages.has(kinds.length));
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {number} page @param {any} palette @param {number} left @param {boolean} clear */
+  _drawDummy(context, page, palette, left, clear) {
+    const { columns, cell } = /** @type {{columns: number, cell: number}} */ (this.grid);
+    const inner = cell - (cell >= 14 ? 2 : 1);
+    const [x, y] = [left + (page % columns) * cell, Math.floor(page / columns) * cell];
+    context.globalAlpha = clear ? 1 : 0.4;
+    context.fillStyle = palette.bg;
+    context.fillRect(x, y, inner, inner);
+    this._hatch(context, x, y, inner, 1, palette.ink);
+    context.setLineDash([3, 2]);
+    context.strokeStyle = palette.muted;
+    context.lineWidth = 1;
+    context.strokeRect(x + 0.5, y + 0.5, inner - 1, inner - 1);
+    context.setLineDash([]);
+    const px = Math.min(16, Math.floor(inner / 1.75));
+    if (cell >= 14) {
+      context.font = `600 ${px}px ${getComputedStyle(this.canvas).fontFamily}`;
+      context.fillStyle = palette.bg;
+      context.fillRect(x + inner / 2 - px / 2, y + inner / 2 - px / 2 - 1, px, px + 2);
+      context.fillStyle = palette.ink;
+      context.fillText("D", x + inner / 2, y + inner / 2 + 1);
+    }
     context.globalAlpha = 1;
   }
 
@@ -278,7 +307,7 @@ export class PageStrip {
         const [r, g, b] = rgb(colour).map((c, i) => Math.round(c * (1 - dim) + back[i] * dim));
         return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
       };
-      const all = [palette.free, palette.evictable, palette.protected, ...palette.uids.map((/** @type {any} */ u) => u.fill)];
+      const all = [palette.free, palette.evictable, palette.protected, palette.muted, ...palette.uids.map((/** @type {any} */ u) => u.fill)];
       this.packed = { plain: Uint32Array.from(all, (c) => pack(c)), dim: Uint32Array.from(all, (c) => pack(c, 0.65)) };
     }
     this.cells.resize(columns, rows);
@@ -288,14 +317,18 @@ export class PageStrip {
     const colours = selection ? dim : plain;
     for (let p = 0; p < kinds.length; p++) {
       const kind = kinds[p];
-      words[p] = colours[kind === 1 ? 3 + (owner[p] % 7) : kind === 0 ? 0 : kind - 1];
+      words[p] = colours[kind === 1 ? 4 + (owner[p] % 7) : kind === 0 ? 0 : kind - 1];
     }
+    const n = kinds.length;
+    words[n] = (selection?.pages.has(n) ? plain : colours)[3]; // the dummy
     if (selection) {
-      for (const p of selection.pages) words[p] = plain[kinds[p] === 1 ? 3 + (owner[p] % 7) : kinds[p] === 0 ? 0 : kinds[p] - 1];
+      for (const p of selection.pages) if (p < n) words[p] = plain[kinds[p] === 1 ? 4 + (owner[p] % 7) : kinds[p] === 0 ? 0 : kinds[p] - 1];
     }
     this.cells.draw(context, left, 0, columns * cell, rows * cell);
     context.strokeStyle = palette.line;
     context.lineWidth = 1;
     context.strokeRect(left + 0.5, 0.5, columns * cell, rows * cell);
+    context.strokeStyle = palette.muted; // a cell so small is found by what is around it
+    context.strokeRect(left + (n % columns) * cell - 1.5, Math.floor(n / columns) * cell - 1.5, cell + 3, cell + 3);
   }
 }

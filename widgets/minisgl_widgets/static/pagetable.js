@@ -1,5 +1,6 @@
 // @ts-check
 import { tokensOf } from "./state.js";
+import { uidOf } from "./selection.js";
 import { h, patch, say, chip, count, visible } from "./look.js";
 
 const TABLE_LINE = 26;
@@ -45,7 +46,7 @@ export class PageTable {
     this.top = this.left = this.high = this.wide = 0;
     this.perPage = false;
     this.longest = 0; // pages of the longest row seen, so that the table does not shrink while scrubbing
-    this.key = "";
+    this.brought = "-1"; // the request, or token, that was last brought into sight
     const choose = (/** @type {boolean} */ perPage, /** @type {string} */ name, /** @type {string} */ label) =>
       h("button", { type: "button", class: "msgl-btn", title: label, onclick: () => this._choose(perPage) }, name);
     this.byToken = choose(false, "slot per token", "entry j is the slot of token j: page × page size + place in the page");
@@ -95,19 +96,24 @@ export class PageTable {
     const rows = state.rows.length;
     say(this.note, `${taken.length} of ${count(rows, "row")} taken; row ${rows} is the dummy request's`);
     Object.assign(this.el.dataset, { rows, taken: taken.length, perPage: Number(perPage), pageSize: ps });
-    this._bring(state, held);
     this.room.style.width = `${entries * cell}px`;
-    this.room.style.height = `${rows * TABLE_LINE}px`;
+    this.room.style.height = `${(rows + 1) * TABLE_LINE}px`;
+    this._bring(state, held, cell, perPage ? ps : 1);
     const from = Math.max(0, Math.floor(this.left / cell) - 1);
     const to = Math.min(entries, from + Math.ceil(this.wide / cell) + 3);
     const first = Math.max(0, Math.floor(this.top / TABLE_LINE) - 1);
-    const last = Math.min(rows, first + Math.ceil(this.high / TABLE_LINE) + 3);
+    const last = Math.min(rows + 1, first + Math.ceil(this.high / TABLE_LINE) + 3);
     this.heads.style.transform = `translateX(${-this.left}px)`;
     this.labels.style.transform = `translateY(${-this.top}px)`;
     patch(this.heads, Array.from({ length: to - from }, (_, i) => this._head(from + i, cell, perPage ? 1 : ps)));
     const labels = [];
     const lines = [];
     for (let row = first; row < last; row++) {
+      if (row === rows) {
+        labels.push(this._label(row, -1, -1));
+        lines.push(this._dummy(row, state));
+        continue;
+      }
       const { uid, generation } = state.rows[row];
       const request = uid >= 0 ? state.requests[uid] : null;
       labels.push(this._label(row, uid, generation));
@@ -117,15 +123,20 @@ export class PageTable {
     patch(this.cells, lines);
   }
 
-  /** Scroll to the row of a request that was just pinned. @param {any} state @param {import("./selection.js").Pointer} held */
-  _bring(state, held) {
-    const key = held?.kind === "uid" ? `uid ${held.uid}` : "";
-    if (key === this.key) return;
-    this.key = key;
-    const row = held?.kind === "uid" ? state.rows.findIndex((/** @type {any} */ r) => r.uid === held.uid) : -1;
-    if (row < 0 || (row * TABLE_LINE >= this.top && (row + 1) * TABLE_LINE <= this.top + this.high)) return;
-    this.body.scrollTop = row * TABLE_LINE;
+  /** Scroll to the row of a request, or the entry of a token, that was just pinned. @param {any} state @param {import("./selection.js").Pointer} held
+   * @param {number} cell pixels of an entry @param {number} wide tokens in an entry */
+  _bring(state, held, cell, wide) {
+    const uid = uidOf(held);
+    const key = held?.kind === "token" ? `${uid} ${held.at}` : `${uid}`;
+    if (key === this.brought) return;
+    this.brought = key;
+    const row = uid >= 0 ? state.rows.findIndex((/** @type {any} */ r) => r.uid === uid) : -1;
+    if (row < 0) return;
+    if (row * TABLE_LINE < this.top || (row + 1) * TABLE_LINE > this.top + this.high) this.body.scrollTop = row * TABLE_LINE;
+    const at = held?.kind === "token" ? Math.floor(held.at / wide) * cell : this.left;
+    if (at < this.left || at + cell > this.left + this.wide) this.body.scrollLeft = at - cell;
     this.top = this.body.scrollTop;
+    this.left = this.body.scrollLeft;
   }
 
   /** @param {number} at @param {number} cell @param {number} every a number at each page's begin, as far as there is room */
@@ -136,8 +147,15 @@ export class PageTable {
 
   /** @param {number} row @param {number} uid @param {number} generation */
   _label(row, uid, generation) {
-    return h("div", { class: "msgl-tablelabel", style: `top:${row * TABLE_LINE}px`, title: `row ${row}, generation ${generation}` },
-      h("span", { class: "msgl-num" }, row), uid >= 0 ? chip(uid) : h("span", { class: "msgl-chip msgl-none" }, h("b", null, "–")), h("small", null, `gen ${generation}`));
+    return h("div", { class: "msgl-tablelabel", style: `top:${row * TABLE_LINE}px`, title: generation < 0 ? `row ${row}, the dummy request's` : `row ${row}, generation ${generation}` },
+      h("span", { class: "msgl-num" }, row), uid >= 0 ? chip(uid) : h("span", { class: "msgl-chip msgl-none" }, h("b", null, "–")), h("small", null, generation < 0 ? "dummy" : `gen ${generation}`));
+  }
+
+  /** The dummy request's row. @param {number} row @param {any} state */
+  _dummy(row, { num_pages, page_size }) {
+    const said = this.perPage ? `every entry: page ${num_pages}, the dummy` : `every entry: slot ${num_pages * page_size}, the first of page ${num_pages}, the dummy`;
+    return h("div", { class: "msgl-dummyline", role: "listitem", style: `top:${row * TABLE_LINE}px` },
+      h("span", { class: "msgl-entry msgl-e-dummy", style: `left:${this.left + 8}px`, "data-on-page": num_pages, title: "padding of batches reads and writes there; it is in no count" }, said));
   }
 
   /** @param {number} row @param {any} request @param {Entry[]} entries @param {number} cell

@@ -1,4 +1,5 @@
 // @ts-check
+import { uidOf } from "./selection.js";
 import { h, say } from "./look.js";
 import { Player } from "./player.js";
 
@@ -83,7 +84,7 @@ export class Pair {
   _join(stage, other, which) {
     stage.goto = (step) => this.goto(placeAt(this.places, which, step - stage.store.first));
     const { point, pin } = stage;
-    const shared = (/** @type {import("./selection.js").Pointer} */ pointer) => (pointer?.kind === "uid" ? pointer : null);
+    const shared = (/** @type {import("./selection.js").Pointer} */ pointer) => (uidOf(pointer) >= 0 ? pointer : null);
     stage.point = (pointer) => {
       point.call(stage, pointer);
       if (JSON.stringify(other.hovered) !== JSON.stringify(shared(pointer))) {
@@ -148,7 +149,7 @@ export class Pair {
       for (const stage of this.stages) stage.key(event);
       return;
     }
-    if (target.closest?.(".msgl-cells, [role=tablist]")) return;
+    if (target.closest?.(".msgl-cells, .msgl-reads, [role=tablist]")) return;
     if (!this.player.key(event)) {
       if (target === document.body) for (const stage of this.stages) stage.key(event);
       return;

@@ -7,8 +7,13 @@ import { h, say } from "./look.js";
 export function pathOf(state, pointer) {
   const at = `trace.at(${state.step})`;
   if (!pointer) return at;
-  if (pointer.kind === "page") return `${at}.pages.owner[${pointer.page}]`;
+  if (pointer.kind === "page") return pointer.page === state.num_pages ? `${at}.pages.dummy` : `${at}.pages.owner[${pointer.page}]`;
   if (pointer.kind === "pages") return `${at}.pages.owner[[${pointer.pages.join(", ")}]]`;
+  if (pointer.kind === "token" && pointer.uid in state.requests) {
+    const k = Math.floor(pointer.at / state.page_size);
+    return `${at}.requests[${pointer.uid}]${k < state.requests[pointer.uid].pages.length ? `.pages[${k}]` : ""}`;
+  }
+  if (pointer.kind === "token") return at;
   if (pointer.kind === "uid") return pointer.uid in state.requests ? `${at}.requests[${pointer.uid}]` : at;
   return pointer.node in state.nodes ? `${at}.tree[${pointer.node}]` : at;
 }
@@ -18,6 +23,7 @@ export function pathOf(state, pointer) {
 export function fragmentOf(step, pointer, views) {
   const parts = [`step=${step}`];
   if (pointer?.kind === "uid") parts.push(`req=${pointer.uid}`);
+  else if (pointer?.kind === "token") parts.push(`req=${pointer.uid}`, `token=${pointer.at}`);
   else if (pointer?.kind === "page") parts.push(`page=${pointer.page}`);
   else if (pointer?.kind === "node") parts.push(`node=${pointer.node}`);
   if (views.length) parts.push(`view=${views.join(",")}`);
@@ -29,10 +35,10 @@ export function fragmentOf(step, pointer, views) {
 export function placeOf(fragment) {
   const said = new URLSearchParams(fragment.replace(/^#/, ""));
   const number = (/** @type {string} */ name) => (/^\d+$/.test(said.get(name) ?? "") ? Number(said.get(name)) : undefined);
-  const [step, uid, page, node] = ["step", "req", "page", "node"].map(number);
+  const [step, uid, token, page, node] = ["step", "req", "token", "page", "node"].map(number);
   /** @type {import("./selection.js").Pointer | undefined} */
   let pointer;
-  if (uid !== undefined) pointer = { kind: "uid", uid };
+  if (uid !== undefined) pointer = token === undefined ? { kind: "uid", uid } : { kind: "token", uid, at: token };
   else if (page !== undefined) pointer = { kind: "page", page };
   else if (node !== undefined) pointer = { kind: "node", node };
   return { step, pointer, views: (said.get("view") ?? "").split(",").filter(Boolean) };

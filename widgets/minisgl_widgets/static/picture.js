@@ -53,6 +53,7 @@ export function svgOf(root) {
   copy.style.width = `${width}px`;
   copy.style.margin = "0";
   copy.querySelector(".msgl-top")?.setAttribute("style", "position: static");
+  for (const moving of copy.querySelectorAll(".msgl-moving")) moving.classList.remove("msgl-moving"); // a picture stands still
   const body = h("body", { style: `margin:0;padding:0;background:${style.getPropertyValue("--msgl-bg")}` }, h("style", null, styles), copy);
   const size = { width: Math.ceil(width), height: Math.ceil(height) };
   const svg = h("svg", { ...size, viewBox: `0 0 ${size.width} ${size.height}` }, h("foreignObject", size, body));

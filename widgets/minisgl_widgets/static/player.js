@@ -29,6 +29,7 @@ export class Player {
     this.first = 0;
     this.last = 0;
     this.timer = 0;
+    this.dragging = false; // the scrub bar is held
     this.width = this.height = 0;
     this.trackKey = this.batchKey = "";
     this.widest = 0; // characters of the step's number
@@ -41,6 +42,8 @@ export class Player {
       this.stop();
       this.goto(Number(this.range.value));
     });
+    this.range.addEventListener("pointerdown", () => (this.dragging = true));
+    for (const end of ["pointerup", "pointercancel", "change", "blur"]) this.range.addEventListener(end, () => (this.dragging = false));
     this.track = h("canvas", { class: "msgl-track", "aria-hidden": "true", title: "tall: prefill, low: decode, red: a broken rule" });
     this.speed = h("select", { class: "msgl-speed", "aria-label": "steps per second", title: "steps per second" },
       SPEEDS.map((s) => h("option", { value: s, selected: s === 5 }, `${s}/s`)));

@@ -1,4 +1,5 @@
 // @ts-check
+import { uidOf } from "./selection.js";
 import { h, say, patch } from "./look.js";
 
 /**
@@ -90,7 +91,7 @@ export class Questions {
   /** @param {import("./stage.js").Frame} frame */
   draw({ store, held }) {
     this._offer(store);
-    if (held?.kind === "uid" && store.spans.has(held.uid)) this.uid = held.uid;
+    if (store.spans.has(uidOf(held))) this.uid = uidOf(held);
     if (this.who.value !== String(this.uid)) this.who.value = String(this.uid);
     for (const button of this.bar.querySelectorAll("[data-question]")) button.setAttribute("aria-pressed", String(button.dataset.question === this.question));
     const question = store.questions.find(({ id }) => id === this.question);

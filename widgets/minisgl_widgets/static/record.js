@@ -44,6 +44,9 @@ export class RunStore {
   keyframe = null;
   /** What can be asked: see questions.py. @type {{id: string, title: string, each: boolean, dear: boolean, code: string}[]} */
   questions = [];
+  /** What the capacity card computes with: see capacity.py.
+   * @type {{models: import("./capacity.js").Model[], own: boolean, bytes: Record<string, number>}} */
+  sizing = { models: [], own: false, bytes: {} };
   /** Answers that the kernel gave. @type {Map<string, {html: string, last: number}>} */
   given = new Map();
   /** How much room the views must keep free, so that nothing moves while scrubbing: most tests in a pass, nodes that ever
@@ -124,6 +127,7 @@ export class RunStore {
     this._types = head.types;
     this._emitters = head.emitters;
     this.questions = head.questions ?? [];
+    this.sizing = head.sizing ?? this.sizing;
     this._steps = new StepIndex(head.phases, head.flags);
     this._spans = new Spans(state.step);
     for (const uid of Object.keys(state.requests)) this._spans.meet(state.requests[uid]);

@@ -2,11 +2,16 @@
 /**
  * What is pointed at, and all that belongs to it.
  *
- * @typedef {{kind: "page", page: number} | {kind: "uid", uid: number} | {kind: "node", node: number} |
- *   {kind: "pages", pages: number[], uid: number} | null} Pointer what is pointed at
+ * @typedef {{kind: "page", page: number} | {kind: "uid", uid: number} | {kind: "node", node: number} | {kind: "token", uid: number, at: number} |
+ *   {kind: "pages", pages: number[], uid: number} | null} Pointer what is pointed at; a token by its place among its request's
  * @typedef {{pages: Set<number>, uids: Set<number>, nodes: Set<number>}} Selection all that belongs to it
  */
-import { pathTo } from "./state.js";
+import { pagesOf, pathTo } from "./state.js";
+
+/** The request that is pointed at, be it by one of its tokens; -1: none. @param {Pointer} pointer */
+export function uidOf(pointer) {
+  return pointer?.kind === "uid" || pointer?.kind === "token" ? pointer.uid : -1;
+}
 
 /** Everything that belongs to what is pointed at. @param {any} state @param {Pointer} pointer @returns {Selection | null} */
 export function selectionOf(state, pointer) {
@@ -19,9 +24,15 @@ export function selectionOf(state, pointer) {
     if (state.pages.owner[page] >= 0) uids.add(state.pages.owner[page]);
     if (state.pages.node[page] > 0) nodes.add(state.pages.node[page]);
   };
-  if (pointer.kind === "page") {
-    addPage(pointer.page);
-    for (const uid in state.requests) if (state.requests[uid].pages.includes(pointer.page)) uids.add(Number(uid));
+  const addHolders = (/** @type {number} */ page) => {
+    addPage(page);
+    for (const uid in state.requests) if (state.requests[uid].pages.includes(page)) uids.add(Number(uid));
+  };
+  if (pointer.kind === "page") addHolders(pointer.page);
+  else if (pointer.kind === "token") {
+    uids.add(pointer.uid);
+    const page = pagesOf(state, pointer.uid)[Math.floor(pointer.at / state.page_size)];
+    if (page !== undefined) addHolders(page);
   } else if (pointer.kind === "pages") {
     pointer.pages.forEach(addPage);
     uids.add(pointer.uid);

@@ -16,20 +16,21 @@
  *     stage.send(message)     tell the kernel; `stage.send` is null in an exported page
  *     stage.redraw()          draw in the next frame, for instance after the view was scrolled
  *
- * Elements with data-uid, data-node, or data-of and data-pages point at what they name without further ado, and get the
- * class msgl-hi while it is selected. A view draws `frame` and nothing else: it holds the state after the player's step.
+ * Elements with data-uid, data-node, data-on-page, or data-of with data-pages or data-token point at what they name without
+ * further ado, and get the class msgl-hi while it is selected (a token while its page is, see tokens.js). A view draws `frame` and nothing else: it holds the state after the player's step.
  *
  * What a test, or a script, may rely on (numbers in pages unless they say otherwise):
  *
  *     .msgl           data-step, data-first, data-last, data-phase (prefill | decode | idle | start)
  *     .msgl-first .msgl-back .msgl-play .msgl-forward .msgl-last .msgl-live     buttons; .msgl-range the scrub bar
- *     .msgl-strip     data-free, data-owned, data-evictable, data-protected, data-pending (of the owned ones), data-suspects; .msgl-cells the canvas, .msgl-tip its text
+ *     .msgl-strip     data-free, data-owned, data-evictable, data-protected, data-pending (of the owned ones), data-suspects, data-dummy (its page); .msgl-cells the canvas, .msgl-tip its text
  *     .msgl-lamp      data-sound (true | false), data-violations
  *     .msgl-ledger    data-tests, data-since; each .msgl-test: data-uid, data-verdict, data-step, data-need, data-reserved,
  *                     data-free, data-evictable, data-pending, data-evictable-locked, data-available, data-available-locked
  *     .msgl-requests  data-waiting, data-running; each .msgl-request: data-uid, data-status, data-reason, data-matched,
- *                     data-output, data-prompt, data-cached-len (tokens), data-pages-held, data-pending, data-reserved, data-row
- *     .msgl-tree      data-nodes; each .msgl-node: data-node, data-locks, data-used, data-mark (new | split | hit | evicted)
+ *                     data-output, data-prompt, data-cached-len (tokens), data-pages-held, data-pending, data-reserved, data-row;
+ *                     in it .msgl-reads and .msgl-out, whose .msgl-token have data-of, data-token, data-end (the next one's number)
+ *     .msgl-tree      data-nodes; each .msgl-node: data-node, data-locks, data-used, data-mark (new | split | hit | evicted); in it .msgl-token: data-on-page
  *     .msgl-handoff   data-handoffs, data-since; each .msgl-ho: data-uid, data-finished; each .msgl-hocell: data-segment, data-pages
  *     .msgl-words     li: the step's sentences
  *     .msgl-copy      code: the Python expression of what is held
@@ -38,7 +39,8 @@
  *     .msgl-save-png .msgl-save-svg     buttons
  *     .msgl-lifelines data-step-from, -step-to, -page-from, -page-to (what is seen), data-drawn; .msgl-lifenote, of a page pointed at:
  *                     data-page, -step, -owner, -from, -to
- *     .msgl-eviction  data-policy, -asked, -free, -missing, -leaves, -pushed, -short, -order (nodes); each .msgl-leaf: data-node, -rank, -goes, -used, -held
+ *     .msgl-eviction  data-policy, -asked, -free, -missing, -leaves, -pushed, -short, -order (nodes); each .msgl-leaf: data-node, -rank, -goes, -used, -uses, -held
+ *     .msgl-capacity  data-model, -dtype, -page-size, -per-token, -page-bytes, -pages, -tokens, -bytes, -length, -each, -at-once, -left
  *     .msgl-pagetable data-rows, -taken, -per-page; each .msgl-tableline: data-row, -generation, -request, -entries; each .msgl-entry: data-at, -value, -kind
  *     .msgl-compare   data-a, -b, -came, -went, -moved; each .msgl-counter: data-counter, -before, -after; each .msgl-move: data-moved-request, or data-node and -what
  *     .msgl-timeline  .msgl-tl-row: data-uid, data-status (later | wait | prefill | decode | done, in the step); data-arrived, data-admitted,

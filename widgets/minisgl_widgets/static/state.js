@@ -65,3 +65,48 @@ export function pageHolds(state, page) {
   }
   return held;
 }
+
+/** Finds the pages in which the prefix cache has some tokens' KV, from their first on. It reads the tree once, when first
+ * asked. @param {any} state @returns {(tokens: number[]) => number[]} */
+export function cacheReader(state) {
+  const { page_size: ps, nodes } = state;
+  /** @type {Map<number, any[]> | null} */
+  let below = null;
+  return (tokens) => {
+    if (!below) {
+      below = new Map();
+      for (const id in nodes) {
+        const { parent } = nodes[id];
+        const known = below.get(parent);
+        if (known) known.push(id);
+        else below.set(parent, [id]);
+      }
+    }
+    /** @type {number[]} */
+    const pages = [];
+    const same = (/** @type {any} */ node, /** @type {number} */ page) => {
+      const at = pages.length * ps;
+      for (let i = 0; i < ps; i++) if (node.tokens[page * ps + i] !== tokens[at + i]) return false;
+      return true;
+    };
+    for (let id = 0, part = false; !part; ) {
+      const next = (below.get(id) ?? []).find((child) => same(nodes[child], 0));
+      if (next === undefined) break;
+      const node = nodes[next];
+      for (let page = 0; page < node.pages.length && !part; page++) {
+        if (same(node, page)) pages.push(node.pages[page]);
+        else part = true;
+      }
+      id = Number(next);
+    }
+    return pages;
+  };
+}
+
+/** Where a request's tokens are, page after page: its row says it; who has no row may have left its KV to the cache, or
+ * find it there. @param {any} state @param {number} uid @param {(tokens: number[]) => number[]} [cached] a `cacheReader` */
+export function pagesOf(state, uid, cached = cacheReader(state)) {
+  const request = state.requests[uid];
+  if (!request) return [];
+  return request.row >= 0 || request.pages.length ? request.pages : cached(tokensOf(request));
+}

@@ -1,4 +1,5 @@
 // @ts-check
+import { uidOf } from "./selection.js";
 import { h, say, count, chip, uidLook } from "./look.js";
 import { tick } from "./chart.js";
 import { TimeScale } from "./timescale.js";
@@ -228,7 +229,7 @@ export class Timeline {
    * @param {import("./selection.js").Pointer} held */
   _bring(store, step, held) {
     const { uids } = store;
-    const uid = held?.kind === "uid" ? held.uid : -1;
+    const uid = uidOf(held);
     const at = uid >= 0 && uid !== this.held ? uids.indexOf(uid) : this.shown === step ? -1 : this._alive(store, step);
     this.held = uid;
     this.shown = step;
@@ -306,7 +307,7 @@ export class Timeline {
    * @param {import("./selection.js").Pointer} held */
   _tell(store, step, held) {
     const { pointer } = this.stage;
-    const uid = this.hovered?.uid ?? (pointer?.kind === "uid" ? pointer.uid : held?.kind === "uid" ? held.uid : -1);
+    const uid = this.hovered?.uid ?? (uidOf(pointer) >= 0 ? uidOf(pointer) : uidOf(held));
     const span = store.spans.get(uid);
     if (!span) return say(this.told, "Point at a line for its life in words; a click goes to that step and holds the request.");
     const segments = segmentsOf(span, store.refusals, store.last);

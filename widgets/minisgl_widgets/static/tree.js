@@ -1,5 +1,6 @@
 // @ts-check
 import { h, panel, patch, clipped, hint, count } from "./look.js";
+import { markTokens, piecesOf } from "./tokens.js";
 
 const TREE_ROW = 48;
 const NODE_HIGH = 34;
@@ -7,6 +8,7 @@ const LEVEL = 236; // from one level to the next, at most and at least
 const NARROW_LEVEL = 176;
 const NODE_GAP = 28; // between a node and its children
 const TREE_LEFT = 26;
+const MOTION = 180; // milliseconds, as in tree.css
 
 /**
  * Where each node stands: children in the order of the oldest id below them, one row per leaf. A node that a step
@@ -86,14 +88,17 @@ export function treeChanges(delta) {
 /** @param {number} id @param {any} node @param {Record<string, string>} texts @param {number} x @param {number} y
  * @param {number} wide @param {string} looks @param {string} mark @param {number} age 0: longest unused, 1: just used */
 function nodeBox(id, node, texts, x, y, wide, looks, mark, age) {
-  const text = clipped(texts, node.tokens, Math.floor((wide - 16) / 7.6), true);
+  const ps = node.pages.length ? node.tokens.length / node.pages.length : 1;
+  const pieces = piecesOf(texts, node.tokens, 0, node.tokens.length, ps, Math.floor((wide - 16) / 7.6), true);
+  const text = pieces.map((piece) => piece.text).join("");
   const facts = `${count(node.tokens.length, "token")}, ${count(node.pages.length, "page")}`;
   return h("g", { class: `msgl-node msgl-n-${looks}`, transform: `translate(${x} ${y})`, tabindex: 0, role: "img", "data-key": `n${id}`, "data-node": id,
     "data-locks": node.locks, "data-mark": mark, "data-used": node.used,
     "aria-label": `node ${id}: ${facts}, ${node.locks ? `locked ${node.locks} times` : "evictable"}${mark ? `, ${mark}` : ""}: ${text}` },
-    h("title", null, `node ${id}: ${facts}, last used at tick ${node.used}\n${clipped(texts, node.tokens, 200)}`),
+    h("title", null, `node ${id}: ${facts}, used ${count(node.uses, "time")}, last at tick ${node.used}\n${clipped(texts, node.tokens, 200)}`),
     h("rect", { class: "msgl-nodebox", width: wide, height: NODE_HIGH, rx: 4, style: looks === "evictable" ? `--age:${age.toFixed(2)}` : null }),
-    h("text", { class: "msgl-nodetext", x: 8, y: 14 }, text),
+    h("text", { class: "msgl-nodetext", x: 8, y: 14 }, pieces.map(({ start, end, text: said, gap }) =>
+      h("tspan", { class: "msgl-token", "data-on-page": gap ? null : node.pages[Math.floor(start / ps)], "data-token": start, "data-end": end }, said))),
     h("text", { class: "msgl-nodefacts", x: 8, y: 28 }, `${id}: ${count(node.tokens.length, "token")}`),
     looks === "protected" ? h("text", { class: "msgl-nodelock", x: wide - 8, y: 28 }, `locked ${node.locks}×`) : null,
     mark ? h("g", { class: `msgl-mark msgl-m-${mark}`, transform: `translate(${wide - 60} ${NODE_HIGH - 3})` },
@@ -105,6 +110,10 @@ export class Tree {
   /** @param {import("./stage.js").Stage} stage */
   constructor(stage) {
     this.top = this.high = this.wide = 0;
+    this.stage = stage;
+    this.step = NaN; // the one that was drawn last
+    this.moved = -Infinity; // when it became another
+    this.marked = false; // are tokens marked?
     this.deepest = 1; // levels seen so far: nodes become narrower so that these fit, and stay so
     /** @type {Map<number, {key: string, box: any}>} */
     this.built = new Map();
@@ -128,8 +137,20 @@ export class Tree {
     this.wide = this.box.clientWidth;
   }
 
+  /** What a single step changed may move, shortly (tree.css); whoever drags, leaps or goes on faster than that sees no motion,
+   * and it costs nothing. @param {number} step */
+  _move(step) {
+    if (step === this.step) return;
+    const now = performance.now();
+    const calm = now - this.moved >= MOTION && Math.abs(step - this.step) === 1 && !this.stage.player.dragging;
+    this.svg.classList.toggle("msgl-moving", calm);
+    this.step = step;
+    this.moved = now;
+  }
+
   /** @param {import("./stage.js").Frame} frame */
-  draw({ state, store, delta }) {
+  draw({ state, store, step, delta, selection }) {
+    this._move(step);
     const { marks, gone } = treeChanges(delta);
     const nodes = gone.size ? { ...Object.fromEntries(gone), ...state.nodes } : state.nodes;
     const { places, rows, depths } = layoutTree(nodes);
@@ -186,6 +207,8 @@ export class Tree {
     }
     this.edges.setAttribute("d", [...lines, ...below.values()].join(""));
     patch(this.boxes, boxes);
+    if (selection || this.marked) for (const box of boxes) markTokens(box, nodes[box.getAttribute("data-node")].pages, state.page_size, selection && selection.pages);
+    this.marked = selection !== null;
     if (this.built.size > 500) this.built.clear();
   }
 }

@@ -13,6 +13,7 @@
  *     close()         optional: the stage goes away
  *     static key      optional: a key that shows the view and calls its pressed()
  */
+import { Capacity } from "./capacity.js";
 import { Chart } from "./chart.js";
 import { LifeLines } from "./lifelines.js";
 import { Compare } from "./compare.js";
@@ -29,4 +30,4 @@ import { Timeline } from "./timeline.js";
  */
 
 /** @type {ViewKind[]} */
-export const VIEWS = [Chart, Timeline, LifeLines, Compare, EventLog, BatchStrip, Questions, PageTable, EvictionPreview];
+export const VIEWS = [Chart, Timeline, LifeLines, Compare, Capacity, EventLog, BatchStrip, Questions, PageTable, EvictionPreview];
