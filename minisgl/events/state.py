@@ -129,7 +129,7 @@ def undo_delta(state: dict, delta: Delta) -> None:
         undo(state, change)
 
 
-# ``apply`` and ``undo`` have one counterpart, in the browser: static/record.js
+# ``apply`` and ``undo`` have one counterpart, in the browser: static/change.js
 
 
 def apply(state: dict, change: Change) -> None:

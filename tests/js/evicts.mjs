@@ -3,7 +3,9 @@
 import { readFileSync } from "node:fs";
 import { load } from "./modules.mjs";
 
-const { Cursor, RunStore, applyDelta, fresh } = await load("record.js");
+const { RunStore } = await load("record.js");
+const { Cursor } = await load("cursor.js");
+const { applyDelta, fresh } = await load("change.js");
 const { evictionOrder, pushedOut } = await load("eviction.js");
 const [record, wanted] = process.argv.slice(2);
 const asked = JSON.parse(wanted);

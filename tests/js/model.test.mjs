@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { initialState, load, recordOf, tailOf } from "./modules.mjs";
 
-const { default: define } = await load("stage.js");
+const { default: define } = await load("widget.js");
 
 function kernel(record, traits = {}) {
   const handlers = {};

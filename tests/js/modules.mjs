@@ -44,6 +44,20 @@ export function packed(value) {
   return data;
 }
 
+/** The same of a packed list of entries: what `pack_each` writes. */
+function packedEach(values) {
+  const texts = values.map((value) => new TextEncoder().encode(JSON.stringify(value)));
+  let end = 0;
+  const head = packed(texts.map((text) => (end += text.length)));
+  const data = new Uint8Array(head.length + end);
+  let at = 0;
+  for (const part of [head, ...texts]) {
+    data.set(part, at);
+    at += part.length;
+  }
+  return data;
+}
+
 const COLUMNS = ["phase", "num_tokens", "violations", "batch", "cost", "flags"];
 
 /** What a head says of steps that nothing is known of. */
@@ -58,13 +72,13 @@ export function recordOf({ keyframe, deltas }, { title = "", every = deltas.leng
   const parts = [["head", 0, deltas.length, packed(head)]];
   for (let at = 0; at < deltas.length; at += every) {
     const some = deltas.slice(at, at + every);
-    parts.push(["steps", at, some.length, packed(some)]);
+    parts.push(["steps", at, some.length, packedEach(some)]);
   }
   return contained(parts);
 }
 
 export function contained(parts, fields = {}) {
-  const directory = new TextEncoder().encode(JSON.stringify({ version: 3, deflated: false, parts: parts.map(([name, first, n, body]) => [name, first, n, body.length]), ...fields }));
+  const directory = new TextEncoder().encode(JSON.stringify({ version: 4, deflated: false, parts: parts.map(([name, first, n, body]) => [name, first, n, body.length]), ...fields }));
   const data = new Uint8Array(4 + directory.length + parts.reduce((sum, part) => sum + part[3].length, 0));
   new DataView(data.buffer).setUint32(0, directory.length, true);
   data.set(directory, 4);
@@ -80,7 +94,7 @@ export function contained(parts, fields = {}) {
 export function tailOf(deltas, first, last, texts = {}) {
   const head = headOf(last - first, { texts: [Object.keys(texts).map(Number), Object.values(texts)] });
   const parts = [["head", first, last - first], ["steps", first, last - first]];
-  return [{ kind: "tail", first, count: last - first, parts }, [packed(head), packed(deltas.slice(first, last))]];
+  return [{ kind: "tail", first, count: last - first, parts }, [packed(head), packedEach(deltas.slice(first, last))]];
 }
 
 /** A state as plain JSON has it. */

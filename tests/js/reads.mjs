@@ -3,7 +3,8 @@
 import { readFileSync } from "node:fs";
 import { load, plain } from "./modules.mjs";
 
-const { Cursor, RunStore } = await load("record.js");
+const { RunStore } = await load("record.js");
+const { Cursor } = await load("cursor.js");
 const [record, steps, ...tails] = process.argv.slice(2);
 const store = new RunStore();
 await store.load(new Uint8Array(readFileSync(record)));

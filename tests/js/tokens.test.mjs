@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { initialState, load, request } from "./modules.mjs";
 
-const { cacheReader, pagesOf, selectionOf } = await load("record.js");
+const { cacheReader, pagesOf } = await load("state.js");
+const { selectionOf } = await load("selection.js");
 const { lengthOf, piecesOf } = await load("tokens.js");
 const { pathOf, fragmentOf, placeOf } = await load("path.js");
 const { tokenWords } = await load("requests.js");

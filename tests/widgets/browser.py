@@ -10,7 +10,7 @@ from typing import Any
 from minisgl.events import Snapshot
 from minisgl.events.state import apply_delta, fresh
 from minisgl_widgets.stage import Stage
-from tests.widgets.packed import numbered, parts_of, unpack
+from tests.widgets.packed import numbered, parts_of, read_part
 
 
 class Browser:
@@ -62,7 +62,9 @@ class Browser:
             self.stage._handle_custom_msg({"kind": "resync"}, [])
             return
         assert message["first"] == len(self.deltas)
-        self.take([(*part, unpack(bytes(data))) for part, data in zip(message["parts"], buffers, strict=True)])
+        self.take(
+            [(*part, read_part(part[0], bytes(data))) for part, data in zip(message["parts"], buffers, strict=True)]
+        )
         if self.acknowledges:
             self.stage._handle_custom_msg({"kind": "drawn", "step": self.keyframe["step"] + len(self.deltas)}, [])
 

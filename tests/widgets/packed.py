@@ -6,6 +6,7 @@ import json
 import struct
 import zlib
 from array import array
+from collections.abc import Callable
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -13,9 +14,22 @@ BY_NUMBER = ("nodes", "requests")  # tables whose keys are numbers, and strings 
 
 
 def unpack(data: bytes) -> Any:
+    value, restore, rest = _read(data)
+    assert not rest
+    return restore(value)
+
+
+def unpack_each(data: bytes) -> list:
+    """A packed list of entries."""
+    ends, restore, rest = _read(data)
+    assert [0, *ends][-1] == len(rest)
+    return [restore(json.loads(rest[a:b])) for a, b in pairwise([0, *ends])]
+
+
+def _read(data: bytes) -> tuple[Any, Callable[[Any], Any], bytes]:
+    """The value, what puts its lists back, and what follows."""
     sizes = struct.unpack_from("<5I", data)
     ends = list(accumulate(sizes, initial=20))
-    assert ends[-1] == len(data)
     text, *numbers = (data[a:b] for a, b in pairwise(ends))
     kinds, lengths, firsts, value = json.loads(text)
     sections = {section: array(section, body).tolist() for section, body in zip("dihb", numbers, strict=True)}
@@ -42,21 +56,25 @@ def unpack(data: bytes) -> Any:
             return lists[v["$"]] if "$" in v else {k: restore(x) for k, x in v.items()}
         return [restore(x) for x in v] if isinstance(v, list) else v
 
-    return restore(value)
+    return value, restore, data[ends[-1] :]
 
 
 def parts_of(record: bytes) -> list[tuple[str, int, int, Any]]:
     """``(name, first, count, value)`` of every part."""
     (length,) = struct.unpack_from("<I", record)
     directory = json.loads(record[4 : 4 + length])
-    assert directory["version"] == 3
+    assert directory["version"] == 4
     at, parts = 4 + length, []
     for name, first, n, size in directory["parts"]:
         body = record[at : at + size]
-        parts.append((name, first, n, unpack(zlib.decompress(body) if directory["deflated"] else body)))
+        parts.append((name, first, n, read_part(name, zlib.decompress(body) if directory["deflated"] else body)))
         at += size
     assert at == len(record)
     return parts
+
+
+def read_part(name: str, body: bytes) -> Any:
+    return unpack_each(body) if name == "steps" else unpack(body)
 
 
 def numbered(state: dict) -> dict:

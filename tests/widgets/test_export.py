@@ -106,7 +106,7 @@ def test_the_modules_keep_their_types(repo_root: Path) -> None:
 
 def test_the_bundle_is_one_module_in_the_order_of_its_imports(tmp_path: Path) -> None:
     names = order()
-    assert names[-1] == "stage.js"
+    assert names[-1] == "widget.js"
     assert sorted(names) == sorted(p.name for p in STATIC.glob("*.js")), "a file that nothing imports"
     assert names.index("look.js") < names.index("pages.js")
     text = bundle()
@@ -321,6 +321,41 @@ def test_keys_move_and_the_play_button_plays(opened: Opened, shared: History) ->
     opened.page.locator(".msgl-back").click()
     opened.settle()
     assert opened.step == shared.last - 1
+
+
+def test_what_is_out_of_sight_waits_until_nothing_moves(chromium: Any, oracle: History, tmp_path: Path) -> None:
+    path = export_html(Session(oracle, {}, "Five requests"), tmp_path / "oracle.html")
+    page = Opened(chromium, path)
+    page.page.set_viewport_size({"width": 1280, "height": 300})
+    page.scrub(1)
+    shown = page.page.evaluate(
+        """async (steps) => {
+            const { stage } = document.querySelector("#stage");
+            const { strip, requests } = stage;
+            const drawn = { strip: 0, requests: 0 };
+            for (const [name, view] of Object.entries({ strip, requests })) {
+                const { draw } = view;
+                view.draw = (frame) => (drawn[name]++, draw.call(view, frame));
+            }
+            const seen = [];
+            for (const step of steps) {
+                stage.goto(step);
+                await new Promise((done) => requestAnimationFrame(done));
+                seen.push([stage.root.dataset.step, drawn.strip, drawn.requests]);
+            }
+            return seen;
+        }""",
+        list(range(2, 9)),
+    )
+    assert shown == [[str(step), step - 1, 0] for step in range(2, 9)]
+    page.settle()
+    page.check(oracle, 8)
+    page.page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    page.settle()
+    page.scrub(9)
+    page.check(oracle, 9)
+    assert page.problems == []
+    page.context.close()
 
 
 def test_pointing_at_one_thing_marks_it_everywhere(opened: Opened, shared: History) -> None:

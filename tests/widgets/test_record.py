@@ -24,12 +24,12 @@ from minisgl_widgets import leap as leaps
 from minisgl_widgets import record as records
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.leap import leap
-from minisgl_widgets.packed import pack
+from minisgl_widgets.packed import pack, pack_each
 from minisgl_widgets.record import FLAGS, Encoder
 from minisgl_widgets.session import Session
 from tests.chromium import skip_or_fail
 from tests.fakes import Run
-from tests.widgets.packed import parts_of, unpack
+from tests.widgets.packed import parts_of, unpack, unpack_each
 
 JS = Path(__file__).parent.parent / "js"
 
@@ -109,6 +109,14 @@ def ways(history: History) -> list[int]:
 )
 def test_packing_gives_back_what_went_in(value: Any) -> None:
     assert unpack(pack(value)) == value
+    entries = value if isinstance(value, list) else [value]
+    assert unpack_each(pack_each(entries)) == entries
+
+
+def test_a_packed_list_of_entries_may_hold_any_text_and_may_be_empty() -> None:
+    entries = ["é⏎", {"a": ["ß" * 9] * 3}, [], [7] * 9]
+    assert unpack_each(pack_each(entries)) == entries
+    assert unpack_each(pack_each([])) == []
 
 
 def test_equal_lists_are_written_once_and_differences_where_they_are_narrower() -> None:

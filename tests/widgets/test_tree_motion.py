@@ -25,7 +25,7 @@ MOVES = {
 GO = """([step, rested]) => { const { stage } = document.getElementById("stage");
     stage.tree.moved = rested ? -Infinity : performance.now();
     stage.goto(step);
-    stage._draw();
+    stage.drawing.finish();
     return document.getAnimations().map((a) => {
         const node = a.effect.target.closest("[data-node]");
         return [a.animationName, node?.dataset.node ?? "", node?.dataset.mark ?? ""]; }); }"""

@@ -1,7 +1,7 @@
 """One JavaScript module out of the files in ``static``: anywidget and the exported page load a single string.
 
 There is no bundler. Each file imports only names from its neighbours, top-level names are unique across files, and
-``stage.js`` alone has a default export; so joining the files in the order of their imports, without the import lines
+``widget.js`` alone has a default export; so joining the files in the order of their imports, without the import lines
 and the ``export`` keywords, gives the same program.
 """
 
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 STATIC = Path(__file__).parent / "static"
-ENTRY = "stage.js"
+ENTRY = "widget.js"
 
 _IMPORT = re.compile(r"""^import\s*\{[^}]*\}\s*from\s*["']\./(?P<file>[\w-]+\.js)["'];?[ \t]*\n""", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default\b)", re.MULTILINE)

@@ -7,6 +7,11 @@ read them. A packed value is::
     JSON                 [kinds, lengths, firsts, value]; in the value, {"$": i} stands for list number i
     float64, int32, int16, int8     the lists' numbers, one after the other
 
+A packed list of entries is the same, but that its value says where in the text behind the numbers each entry ends: who
+wants one of them need not read the others::
+
+    five lengths; JSON [kinds, lengths, firsts, ends]; the lists' numbers; the entries as JSON, one after the other
+
 ``kinds`` has a letter a list: d i h b say where its numbers are; a capital says that they are differences, after a
 first number that is in ``firsts``; t is a list of booleans, kept as 0 and 1 among the int8. Equal lists are written
 once, so whoever reads them must not change them. All numbers are little-endian. ``static/decode.js`` reads it.
@@ -17,7 +22,8 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
@@ -30,10 +36,14 @@ _WIDTHS = (("b", 1 << 7), ("h", 1 << 15), ("i", 1 << 31))
 def pack(value: Any) -> bytes:
     """A JSON-ready value (dicts, lists, tuples, strings, numbers, booleans, None) as packed JSON."""
     lists = _Lists()
-    stripped = lists.strip(value)
-    text = msgspec.json.encode(("".join(lists.kinds), lists.lengths, lists.firsts, stripped))
-    parts: list[bytes | bytearray] = [text, *(lists.numbers[section] for section in SECTIONS)]
-    return b"".join([struct.pack("<5I", *map(len, parts)), *parts])
+    return lists.packed(lists.strip(value))
+
+
+def pack_each(values: Iterable[Any]) -> bytes:
+    """JSON-ready values as a packed list of entries; they share their lists of numbers."""
+    lists = _Lists()
+    texts = [msgspec.json.encode(lists.strip(value)) for value in values]
+    return lists.packed(list(accumulate(map(len, texts)))) + b"".join(texts)
 
 
 class _Lists:
@@ -57,6 +67,12 @@ class _Lists:
         if kind is dict:
             return {k: self.strip(v) if type(v) in _CONTAINERS else v for k, v in value.items()}
         return value
+
+    def packed(self, value: Any) -> bytes:
+        """A value whose lists are taken out, and the lists."""
+        text = msgspec.json.encode(("".join(self.kinds), self.lengths, self.firsts, value))
+        parts: list[bytes | bytearray] = [text, *(self.numbers[section] for section in SECTIONS)]
+        return b"".join([struct.pack("<5I", *map(len, parts)), *parts])
 
     def _taken_out(self, value: Any) -> dict[str, int] | None:
         truth = type(value[0]) is bool  # in a dict, (True, False) is (1, 0)

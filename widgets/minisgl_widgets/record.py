@@ -1,12 +1,12 @@
 """What a browser scrubs: a run as one binary record, and the tails that continue it while it goes on.
 
-A record (version 3) is made of *parts*, each packed JSON (``packed.py``), so that a browser reads only what it needs::
+A record (version 4) is made of *parts*, each packed JSON (``packed.py``), so that a browser reads only what it needs::
 
     uint32 length, JSON {"version", "deflated", "parts": [[name, first, count, bytes], ...]}, the parts
 
     head     what must be known at once: see ``record`` and ``_head``
     answers  what was asked of the run: see ``questions.py``; only where there is no kernel to ask
-    steps    the deltas of ``count`` steps, from step number ``first`` on (counted from 0)
+    steps    the deltas of ``count`` steps, from step number ``first`` on (counted from 0): a packed list of entries
     leap     one delta over all of them: see ``leap.py``
     events   of each of them, the events: {"counts", "types", "uids", "words"}, the last three one entry an event
     changes  who got which page in them: {"steps", "pages", "owners"}
@@ -32,10 +32,10 @@ from minisgl.events.words import EMITTERS, describe
 from minisgl_widgets.capacity import sizing
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.leap import STEPS, leap
-from minisgl_widgets.packed import pack
+from minisgl_widgets.packed import pack, pack_each
 from minisgl_widgets.questions import QUESTIONS
 
-VERSION = 3
+VERSION = 4
 PHASES = ("prefill", "decode", "mixed", "idle")
 # what happened in a step, one bit each; a view may stop where one of them is set
 FLAGS = (
@@ -181,8 +181,9 @@ class Encoder:
                 made["types"].append(_TYPES[type(event)])
                 made["uids"].append(getattr(event, "uid", -1))
                 made["words"].append(describe(event))
-        contents = {"steps": deltas, "events": made, "changes": _changes(deltas, history.first + a + 1)}
-        return [(name, a, b - a, pack(value)) for name, value in contents.items()]
+        changes = _changes(deltas, history.first + a + 1)
+        contents = {"steps": pack_each(deltas), "events": pack(made), "changes": pack(changes)}
+        return [(name, a, b - a, packed) for name, packed in contents.items()]
 
     # -- looking at each step once -------------------------------------------------------------------------------------
 

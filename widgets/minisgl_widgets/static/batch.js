@@ -1,5 +1,5 @@
 // @ts-check
-import { h, say, count, chip, uidLook } from "./look.js";
+import { h, say, count, chip, svgHatch, uidLook } from "./look.js";
 import { stretches, tick } from "./chart.js";
 import { TimeScale } from "./timescale.js";
 
@@ -45,14 +45,12 @@ export class BatchStrip {
     this.budget = h("span", { class: "msgl-key" });
     this.legend = h("div", { class: "msgl-chartnote" }, key("msgl-k-owned", "prompt tokens, by request"), key("msgl-bt-k-decode", "decode tokens"), this.budget, this.scale.el);
     const id = `msgl-bt-${Math.random().toString(36).slice(2)}`;
-    const hatch = (/** @type {number} */ n) => h("pattern", { id: `${id}-${n}`, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-      h("path", { d: n === 1 ? "M0 0V5" : "M0 0V5M0 0H5", class: "msgl-bt-line" }));
     this.id = id;
     this.axes = h("g", { class: "msgl-axes" });
     this.bars = h("g");
     this.line = h("g");
     this.mark = h("rect", { class: "msgl-bt-here" });
-    this.svg = h("svg", { class: "msgl-chart", role: "img", tabindex: 0 }, h("defs", null, hatch(1), hatch(2)), this.axes, this.bars, this.line, this.mark);
+    this.svg = h("svg", { class: "msgl-chart", role: "img", tabindex: 0 }, h("defs", null, [1, 2].map((n) => svgHatch(`${id}-${n}`, "msgl-bt-line", n))), this.axes, this.bars, this.line, this.mark);
     this.box = h("div", { class: "msgl-chartbox" }, this.svg);
     this.el = h("div", { class: "msgl-dockview msgl-batches" }, this.words, this.legend, this.box);
     const drag = (/** @type {PointerEvent} */ e) => {

@@ -1,5 +1,5 @@
 // @ts-check
-import { h, count } from "./look.js";
+import { h, say, count, svgHatch } from "./look.js";
 
 const LEFT = 46;
 const RIGHT = 8;
@@ -56,16 +56,18 @@ export class Chart {
     this.stage = stage;
     this.width = this.height = 0;
     this.key = "";
-    this.note = h("div", { class: "msgl-chartnote" });
+    this.counts = [h("b"), h("b"), h("b")];
+    const key = (/** @type {string} */ look, /** @type {HTMLElement} */ n, /** @type {string} */ words) => h("span", { class: "msgl-key" }, h("i", { class: `msgl-swatch ${look}` }), n, words);
+    this.note = h("div", { class: "msgl-chartnote" }, key("msgl-a-s-used", this.counts[0], " used (owned, or cached and locked)"),
+      key("msgl-b-promised", this.counts[1], " promised, not taken yet"), key("msgl-k-free", this.counts[2], " left to promise (free, evictable or pending)"));
     this.used = h("path", { class: "msgl-a-used" });
     this.promised = h("path", { class: "msgl-a-promised" });
     this.line = h("path", { class: "msgl-a-line" });
     this.axes = h("g", { class: "msgl-axes" });
     this.here = h("line", { class: "msgl-a-here" });
     const id = `msgl-hatch-${Math.random().toString(36).slice(2)}`;
-    const hatch = h("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, h("rect", { class: "msgl-a-hatch", width: 2, height: 6 }));
     this.promised.setAttribute("fill", `url(#${id})`);
-    this.svg = h("svg", { class: "msgl-chart", role: "img" }, h("defs", null, hatch), this.axes, this.promised, this.used, this.line, this.here);
+    this.svg = h("svg", { class: "msgl-chart", role: "img" }, h("defs", null, svgHatch(id, "msgl-a-hatch")), this.axes, this.promised, this.used, this.line, this.here);
     this.box = h("div", { class: "msgl-chartbox" }, this.svg);
     this.el = h("div", { class: "msgl-dockview msgl-pool-chart" }, this.note, this.box);
     const drag = (/** @type {PointerEvent} */ e) => {
@@ -102,10 +104,7 @@ export class Chart {
     const used = owned_pages - pending_pages + protected_pages;
     const rest = store.numPages - used - promised;
     Object.assign(this.el.dataset, { used, promised, rest });
-    this.note.replaceChildren(
-      h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-a-s-used" }), h("b", null, used), " used (owned, or cached and locked)"),
-      h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-b-promised" }), h("b", null, promised), " promised, not taken yet"),
-      h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-k-free" }), h("b", null, rest), " left to promise (free, evictable or pending)"));
+    [used, promised, rest].forEach((n, i) => say(this.counts[i], String(n)));
     if (width <= 0 || !store.length) return;
     const inner = width - LEFT - RIGHT;
     const scale = this._scale;

@@ -1,5 +1,6 @@
 // @ts-check
-import { FREE, KINDS } from "./record.js";
+import { Cells, fitCanvas, penOf } from "./canvas.js";
+import { FREE, KINDS } from "./state.js";
 import { h, say, chip, clipped, count, packedOf, uidLook } from "./look.js";
 import { ownerName } from "./lives.js";
 import { gridFor } from "./pages.js";
@@ -134,7 +135,7 @@ export class Compare {
     this.record = 0;
     /** @type {any} */
     this.palette = null;
-    this.small = document.createElement("canvas");
+    this.cells = new Cells(); // of a large pool
     const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {() => void} */ act) =>
       h("button", { type: "button", class: "msgl-btn", title: label, onclick: act }, name);
     this.back = button("go to A", "Go to step A; mark the one you came from with a to swap them", () => this.a && stage.goto(this.a.step));
@@ -258,14 +259,10 @@ export class Compare {
     this.grid = grid;
     const { columns, cell, rows } = grid;
     this.body.classList.toggle("msgl-large", n > LARGE);
-    const ratio = window.devicePixelRatio || 1;
     const [wide, high] = [columns * cell, rows * cell];
-    this.canvas.width = Math.round(wide * ratio);
-    this.canvas.height = Math.round(high * ratio);
-    this.canvas.style.width = `${wide}px`;
-    this.canvas.style.height = `${high}px`;
-    const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
-    context.scale(ratio, ratio);
+    if (fitCanvas(this.canvas, wide, high)) Object.assign(this.canvas.style, { width: `${wide}px`, height: `${high}px` });
+    const context = penOf(this.canvas);
+    context.clearRect(0, 0, wide, high);
     if (cell < 4) this._pixels(context, owner, kinds, moves, palette);
     else this._cells(context, owner, kinds, moves, palette);
     if (this.under !== null) {
@@ -313,15 +310,12 @@ export class Compare {
   _pixels(context, owner, kinds, moves, palette) {
     const { columns, cell, rows } = /** @type {{columns: number, cell: number, rows: number}} */ (this.grid);
     const colours = packedOf(palette);
-    const image = new ImageData(columns, rows);
-    const words = new Uint32Array(image.data.buffer);
+    this.cells.resize(columns, rows);
+    const { words } = this.cells;
     words.fill(colours.soft);
     for (const p of moves.went) words[p] = colours.bad;
     for (const pages of [moves.came, moves.moved]) for (const p of pages) words[p] = owner[p] >= 0 ? colours.uids[uidLook(owner[p]).colour] : colours[KINDS[kinds[p]]];
-    Object.assign(this.small, { width: columns, height: rows });
-    /** @type {CanvasRenderingContext2D} */ (this.small.getContext("2d")).putImageData(image, 0, 0);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(this.small, 0, 0, columns * cell, rows * cell);
+    this.cells.draw(context, 0, 0, columns * cell, rows * cell);
   }
 }
 

@@ -55,6 +55,7 @@ class Packed {
     const aligned = (/** @type {number} */ i) => section(i).slice().buffer;
     /** @type {Record<string, any>} */
     this.numbers = { d: new Float64Array(aligned(1)), i: new Int32Array(aligned(2)), h: new Int16Array(aligned(3)), b: new Int8Array(aligned(4)) };
+    this.rest = data.subarray(at); // the entries of a packed list
     /** @type {string} */
     this.kinds = kinds;
     /** @type {number[]} */
@@ -100,13 +101,16 @@ export function unpack(data) {
   return packed.restore(packed.value);
 }
 
-/** The entries of packed JSON that is a list, each made when it is first asked for.
+/** The entries of a packed list, each read when it is first asked for.
  * @param {Uint8Array} data @returns {(i: number) => any} */
 export function unpackEach(data) {
   const packed = new Packed(data);
+  /** @type {number[]} */
+  const ends = packed.value;
   /** @type {any[]} */
   const made = [];
-  return (i) => (made[i] ??= packed.restore(packed.value[i]));
+  const read = (/** @type {number} */ i) => packed.restore(JSON.parse(utf8.decode(packed.rest.subarray(i ? ends[i - 1] : 0, ends[i]))));
+  return (i) => (made[i] ??= read(i));
 }
 
 /** A record's parts. @param {ArrayBuffer | ArrayBufferView} record @returns {Part[]} */
@@ -114,7 +118,7 @@ export function partsOf(record) {
   const data = bytesOf(record);
   const length = new DataView(data.buffer, data.byteOffset, 4).getUint32(0, true);
   const directory = JSON.parse(utf8.decode(data.subarray(4, 4 + length)));
-  if (directory.version !== 3) throw new Error(`this player reads records of version 3, not ${directory.version}`);
+  if (directory.version !== 4) throw new Error(`this player reads records of version 4, not ${directory.version}`);
   let at = 4 + length;
   return directory.parts.map((/** @type {[string, number, number, number]} */ [name, first, count, size]) => {
     const body = data.subarray(at, (at += size));

@@ -27,6 +27,9 @@ export class EventLog {
     this.shown = NaN; // the step that was last brought into sight
     this.types = new Set();
     this.key = ""; // what is drawn
+    /** @type {EventLine[]} */
+    this.lines = [];
+    this.from = 0; // the place of the first of them
     this.type = h("select", { class: "msgl-types", "aria-label": "type of event", onchange: () => this._sift() }, h("option", { value: "" }, "with a sentence"), h("option", { value: "*" }, "every event"));
     this.text = h("input", { type: "search", class: "msgl-search", placeholder: "in its words", "aria-label": "words to look for", oninput: () => this._sift() });
     this.note = h("span", { class: "msgl-hint", role: "status" });
@@ -119,21 +122,61 @@ export class EventLog {
     const reading = this.read < store.length ? `, ${this.read} of ${store.length} steps read` : "";
     say(this.note, `${count(this.passed.length, "event")}${reading}`);
     if (this.shown !== step && this.read >= step - store.first) this.stage.redraw(); // its place is known only now
-    const from = Math.max(0, Math.floor(this.top / EVENT_LINE) - 4);
-    const to = Math.min(this.passed.length, from + Math.ceil(this.high / EVENT_LINE) + 8);
+    const from = Math.max(0, Math.floor(this.top / EVENT_LINE) - 2);
+    const to = Math.min(this.passed.length, from + Math.ceil(this.high / EVENT_LINE) + 4);
     const key = [from, to, this.passed.length, step].join(" ");
     if (this.key === key) return;
     this.key = key;
-    this.rows.replaceChildren(...this.passed.slice(from, to).map((n, i) => this._row(this.told[n], this.steps[n], (from + i) * EVENT_LINE, step)));
+    this._lines(from, to - from);
+    this.lines.forEach((line, i) => {
+      const n = this.passed[from + i];
+      line.show(this.told[n], this.steps[n], (from + i) * EVENT_LINE, this.steps[n] === step);
+    });
   }
 
-  /** @param {import("./record.js").Told} event @param {number} at @param {number} top @param {number} step */
-  _row(event, at, top, step) {
+  /** As many lines as are in sight. Those that stay there stay as they are; of the others only the text changes.
+   * @param {number} from the first one's place @param {number} n */
+  _lines(from, n) {
+    const { lines } = this;
+    const by = from - this.from;
+    this.from = from;
+    if (by > 0 && by < lines.length) {
+      for (const line of lines.splice(0, by)) lines.push(line), this.rows.append(line.el);
+    } else if (by < 0 && -by < lines.length) {
+      for (const line of lines.splice(by).reverse()) lines.unshift(line), this.rows.prepend(line.el);
+    }
+    while (lines.length > n) /** @type {EventLine} */ (lines.pop()).el.remove();
+    while (lines.length < n) this.rows.append(lines[lines.push(new EventLine()) - 1].el);
+  }
+}
+
+/** A line of the log. Another event in the same line costs a browser much less than another line. */
+class EventLine {
+  constructor() {
+    /** @type {import("./record.js").Told | null} */
+    this.event = null;
+    this.at = h("span", { class: "msgl-num" });
+    this.who = h("span");
+    this.told = h("span", { class: "msgl-told" });
+    this.made = h("code");
+    this.el = h("div", { class: "msgl-event", role: "listitem", tabindex: 0 }, this.at, this.who, this.told, this.made);
+  }
+
+  /** @param {import("./record.js").Told} event @param {number} step @param {number} top @param {boolean} now */
+  show(event, step, top, now) {
+    this.el.style.top = `${top}px`;
+    this.el.classList.toggle("msgl-now", now);
+    if (this.event === event) return;
+    this.event = event;
     const words = event.words || event.type;
-    const made = event.made.split(" or ").map((name) => name.split(".").slice(-2).join(".")).join(" or ");
-    return h("div", { class: `msgl-event${at === step ? " msgl-now" : ""}`, role: "listitem", tabindex: 0, style: `top:${top}px`, "data-step": at, "data-type": event.type, "data-made": event.made },
-      h("span", { class: "msgl-num" }, at), event.uid >= 0 ? chip(event.uid) : h("span"),
-      h("span", { class: "msgl-told", title: middle(words, 2000) }, middle(words, LONGEST_TOLD)),
-      h("code", { title: `${event.type}, made by ${event.made}` }, made));
+    Object.assign(this.el.dataset, { step, type: event.type, made: event.made });
+    say(this.at, String(step));
+    const who = event.uid >= 0 ? chip(event.uid) : h("span");
+    this.who.replaceWith(who);
+    this.who = who;
+    say(this.told, middle(words, LONGEST_TOLD));
+    this.told.title = middle(words, 2000);
+    say(this.made, event.made.split(" or ").map((name) => name.split(".").slice(-2).join(".")).join(" or "));
+    this.made.title = `${event.type}, made by ${event.made}`;
   }
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /** Ghost pages: those that are free and in use at once, or have two owners; and every page that a broken rule names. */
-import { FREE, CACHE } from "./record.js";
+import { FREE, CACHE } from "./state.js";
 import { pagesNamed } from "./lamp.js";
 
 const AGAIN = "broken since"; // how a later step repeats what an earlier one broke

@@ -77,7 +77,7 @@ export class Dock {
 export function arrange(fixed, sides) {
   return h("div", { class: "msgl-body" },
     h("div", { class: "msgl-column msgl-pool" }, fixed.strip.el, fixed.words.el), h("div", { class: "msgl-column" }, fixed.ledger.el, fixed.handoffs.el),
-    fixed.requests.el, fixed.tree.el, h("div", { class: "msgl-docks" }, sides.map((dock) => dock.el)));
+    fixed.requests.el, fixed.tree.el, h("div", { class: `msgl-docks${sides.every((dock) => dock.kinds.length) ? "" : " msgl-alone"}` }, sides.map((dock) => dock.el)));
 }
 
 /** The body of a stage that stands beside another one. @param {{el: HTMLElement}[]} views */

@@ -34,10 +34,12 @@ export function verdictOf(test, step) {
 export class Ledger {
   constructor() {
     this.key = false;
+    this.fresh = this.end = this.scrolled = false;
     this.list = h("div", { class: "msgl-tests msgl-scroll", tabindex: 0, role: "list", "aria-label": "admission tests" });
     const { el, note } = panel("ledger", "Admission", RULE, this.list);
     this.el = el;
     this.note = note;
+    this.list.addEventListener("scroll", () => (this.scrolled = true));
   }
 
   /** @param {import("./stage.js").Frame} frame */
@@ -62,7 +64,17 @@ export class Ledger {
     patch(this.list, left > 0 ? h("p", { class: "msgl-empty" }, `${left} earlier tests of this pass are left out`) : null,
       tests.slice(-SHOWN).map((/** @type {any} */ t) => this._test(t, step, scale)));
     const refused = tests[tests.length - 1].verdict !== "admitted"; // a refusal ends the pass, so it is the last
-    this.list.scrollTop = refused && tests.length > 1 ? this.list.scrollHeight : 0;
+    this.end = refused && tests.length > 1;
+    this.fresh = true;
+  }
+
+  /** What is new is seen from its beginning, or from the refusal at its end. */
+  settle() {
+    if (!this.fresh) return;
+    this.fresh = false;
+    if (this.end) this.list.scrollTop = this.list.scrollHeight;
+    else if (this.scrolled) this.list.scrollTop = 0;
+    this.scrolled = this.end;
   }
 
   /** @param {any} test @param {number} step @param {number} scale */

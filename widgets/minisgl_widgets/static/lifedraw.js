@@ -1,8 +1,9 @@
 // @ts-check
 /** The ground of the life lines: all that is the same at every step, drawn once for a part of the run and a size. */
-import { FREE, CACHE } from "./record.js";
+import { FREE, CACHE } from "./state.js";
 import { packedOf, uidLook } from "./look.js";
 import { tick } from "./chart.js";
+import { fitCanvas, hatched, penOf } from "./canvas.js";
 import { LifePicture, stretchAt } from "./lives.js";
 
 export const LIFE_TOP = 4;
@@ -48,23 +49,6 @@ export class LifeSpace {
       page: Math.max(y0, Math.min(y1 - 1, y0 + Math.floor((y - LIFE_TOP) / this.line))),
     };
   }
-
-  /** Make a canvas as large; whether it was not. @param {HTMLCanvasElement} canvas */
-  fit(canvas) {
-    const ratio = window.devicePixelRatio || 1;
-    const [wide, high] = [Math.round(this.width * ratio), Math.round(this.height * ratio)];
-    if (canvas.width === wide && canvas.height === high) return false;
-    Object.assign(canvas, { width: wide, height: high });
-    return true;
-  }
-
-  /** To draw on it in the page's pixels. @param {HTMLCanvasElement} canvas */
-  pen(canvas) {
-    const ratio = window.devicePixelRatio || 1;
-    const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    return pen;
-  }
 }
 
 /** The picture of a part, hatched and lettered, with its axes. */
@@ -99,12 +83,12 @@ export class LifeGround {
     const picture = /** @type {LifePicture} */ (this.picture);
     for (const until = performance.now() + LIFE_SLICE; performance.now() < until && picture.more(); );
     if (!this.whole && this.waited++ < PATIENT) return; // what is soon done is not shown in halves
-    const resized = space.fit(this.canvas);
+    const resized = fitCanvas(this.canvas, width, height);
     if (!resized && palette === this.palette && this.painted === picture.done) return;
     if (palette !== this.palette) this.painted = 0;
     this.palette = palette;
     this._paint(picture, palette);
-    const pen = space.pen(this.canvas);
+    const pen = penOf(this.canvas);
     pen.clearRect(0, 0, width, height);
     pen.imageSmoothingEnabled = false;
     pen.fillStyle = palette.free;
@@ -195,32 +179,6 @@ function drawAxes(pen, space, palette, font) {
   pen.textBaseline = "alphabetic";
   const steps = tick(x1 - x0);
   for (let n = Math.ceil(x0 / steps) * steps; n < x1; n += steps) pen.fillText(String(n), space.x(n + 0.5), space.height - 5);
-}
-
-/** @type {Map<string, CanvasPattern>} */
-const hatches = new Map();
-
-/** A request's second and third pattern, as in the page strip. @param {CanvasRenderingContext2D} pen @param {number} pattern @param {string} ink */
-function hatched(pen, pattern, ink) {
-  const known = hatches.get(pattern + ink);
-  if (known) return known;
-  const tile = document.createElement("canvas");
-  tile.width = tile.height = 6;
-  const lines = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
-  lines.strokeStyle = ink;
-  lines.globalAlpha = 0.6;
-  for (const by of [-6, 0, 6]) {
-    lines.moveTo(by, 6);
-    lines.lineTo(by + 6, 0);
-    if (pattern === 2) {
-      lines.moveTo(by, 0);
-      lines.lineTo(by + 6, 6);
-    }
-  }
-  lines.stroke();
-  const made = /** @type {CanvasPattern} */ (pen.createPattern(tile, "repeat"));
-  hatches.set(pattern + ink, made);
-  return made;
 }
 
 /** For each owner the longest run of its cells with room for a line of text above and below its middle.

@@ -1,5 +1,6 @@
 // @ts-check
 import { h, say, count } from "./look.js";
+import { fitCanvas, penOf } from "./canvas.js";
 import { brokenPages } from "./ghosts.js";
 import { LIFE_BOTTOM, LIFE_LEFT, LifeGround, LifeSpace } from "./lifedraw.js";
 import { livesOf, lifeAt, lifeWords, moved, ownerName, sharesOf, zoomed } from "./lives.js";
@@ -198,8 +199,8 @@ export class LifeLines {
     const ready = store.length > 0 && this._read(store);
     this._follow(step);
     const space = (this.space = new LifeSpace(this.space.width, this.space.height, this._seen));
-    space.fit(this.canvas);
-    const pen = space.pen(this.canvas);
+    fitCanvas(this.canvas, space.width, space.height);
+    const pen = penOf(this.canvas);
     pen.clearRect(0, 0, space.width, space.height);
     if (!ready) {
       say(this.note, store.length ? "The changes of all pages are still being read." : "Once steps are recorded, a line for each page shows who had it when.");

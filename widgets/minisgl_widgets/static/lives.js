@@ -1,6 +1,6 @@
 // @ts-check
 /** The lives of pages: who had each of them when, and a picture of it in as many cells as there is room for. */
-import { FREE, CACHE } from "./record.js";
+import { FREE, CACHE } from "./state.js";
 
 /**
  * Each page's life as a list of stretches: those of page p are numbers `at[p]` to `at[p + 1]`, in `steps` the step from

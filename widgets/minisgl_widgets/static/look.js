@@ -90,6 +90,11 @@ export function chip(uid, text) {
   return h("span", { class: `msgl-chip msgl-c${colour} msgl-p${pattern}`, "data-uid": uid, title: `request ${uid}` }, h("b", null, text ?? `${uid}`));
 }
 
+/** A hatching for SVG, to fill with `url(#id)`. @param {string} id @param {string} look the class of its lines @param {number} [crossed] 2: both ways */
+export function svgHatch(id, look, crossed = 1) {
+  return h("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, h("path", { class: look, d: crossed === 2 ? "M1 0V6M0 1H6" : "M1 0V6" }));
+}
+
 /** What tokens say; ids where the text is not known. @param {Record<string, string>} texts @param {number[]} tokens */
 export function textOf(texts, tokens) {
   let text = "";

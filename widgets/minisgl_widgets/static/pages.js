@@ -1,6 +1,7 @@
 // @ts-check
-import { KINDS, pageHolds } from "./record.js";
+import { KINDS, pageHolds } from "./state.js";
 import { h, panel, say, count, uidLook, textOf, visible, middle, rgb } from "./look.js";
+import { Cells, fitCanvas, hatched, penOf } from "./canvas.js";
 
 const GRID_COLUMNS = [16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 576, 640, 768, 1024];
 const LARGEST = 40;
@@ -29,6 +30,7 @@ export class PageStrip {
     this.stage = stage;
     this.cursor = 0;
     this.width = this.left = 0;
+    this.cells = new Cells(); // of a large pool
     /** @type {number | null} */
     this.under = null;
     this.canvas = h("canvas", { class: "msgl-cells", tabindex: 0, role: "img" });
@@ -41,9 +43,10 @@ export class PageStrip {
       const name = ` ${NAMES[/** @type {"free"} */ (kind)]}`;
       this.legend.append(h("span", { class: "msgl-key" }, h("i", { class: `msgl-swatch msgl-k-${kind}` }), this.counts[kind], name, kind === "owned" ? this.waits : null));
     }
+    this.corner = h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-k-changed" }), "changed in this step");
     this.dummy = h("span");
     this.legend.append(
-      h("span", { class: "msgl-key" }, h("i", { class: "msgl-swatch msgl-k-changed" }), "changed in this step"),
+      this.corner,
       h("span", { class: "msgl-key msgl-dummy" }, h("i", { class: "msgl-swatch msgl-k-dummy" }), this.dummy));
     const { el, note } = panel("strip", "Pages", "", h("div", { class: "msgl-cellbox" }, this.canvas, this.tip), this.legend, this.spoken);
     this.el = el;
@@ -122,17 +125,12 @@ export class PageStrip {
     const grid = gridFor(n + 1, width - gutter, most);
     this.grid = grid;
     this.left = gutter;
+    this.legend.style.setProperty("--digits", String(String(n).length)); // room for any count, so that nothing moves
     const { columns, cell, rows } = grid;
-    const ratio = window.devicePixelRatio || 1;
+    this.corner.hidden = cell < 8; // cells too small for it have none
     const size = [gutter + columns * cell + 1, rows * cell + 1];
-    if (this.canvas.width !== Math.round(size[0] * ratio) || this.canvas.height !== Math.round(size[1] * ratio)) {
-      this.canvas.width = Math.round(size[0] * ratio);
-      this.canvas.height = Math.round(size[1] * ratio);
-      this.canvas.style.width = `${size[0]}px`;
-      this.canvas.style.height = `${size[1]}px`;
-    }
-    const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (fitCanvas(this.canvas, size[0], size[1])) Object.assign(this.canvas.style, { width: `${size[0]}px`, height: `${size[1]}px` });
+    const context = penOf(this.canvas);
     context.clearRect(0, 0, size[0], size[1]);
     if (cell >= 8) this._drawCells(context, frame, gutter);
     else this._drawPixels(context, frame, gutter);
@@ -295,24 +293,8 @@ export class PageStrip {
 
   /** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} size @param {number} pattern @param {string} ink */
   _hatch(context, x, y, size, pattern, ink) {
-    context.save();
-    context.beginPath();
-    context.rect(x, y, size, size);
-    context.clip();
-    context.strokeStyle = ink;
-    context.lineWidth = 1;
-    context.globalAlpha *= 0.55;
-    context.beginPath();
-    for (let i = -size; i < size; i += 5) {
-      context.moveTo(x + i, y + size);
-      context.lineTo(x + i + size, y);
-      if (pattern === 2) {
-        context.moveTo(x + i, y);
-        context.lineTo(x + i + size, y + size);
-      }
-    }
-    context.stroke();
-    context.restore();
+    context.fillStyle = hatched(context, pattern, ink);
+    context.fillRect(x, y, size, size);
   }
 
   /** Small cells: one pixel each, enlarged. @param {CanvasRenderingContext2D} context @param {import("./stage.js").Frame} frame @param {number} left */
@@ -328,15 +310,9 @@ export class PageStrip {
       const all = [palette.free, palette.evictable, palette.protected, palette.muted, ...palette.uids.map((/** @type {any} */ u) => u.fill)];
       this.packed = { plain: Uint32Array.from(all, (c) => pack(c)), dim: Uint32Array.from(all, (c) => pack(c, 0.65)) };
     }
-    if (!this.small || this.small.width !== columns || this.small.height !== rows) {
-      this.small = document.createElement("canvas");
-      this.small.width = columns;
-      this.small.height = rows;
-      this.image = new ImageData(columns, rows);
-      this.words = new Uint32Array(this.image.data.buffer);
-    }
+    this.cells.resize(columns, rows);
     const { plain, dim } = /** @type {{plain: Uint32Array, dim: Uint32Array}} */ (this.packed);
-    const words = /** @type {Uint32Array} */ (this.words);
+    const { words } = this.cells;
     const { owner } = state.pages;
     const colours = selection ? dim : plain;
     for (let p = 0; p < kinds.length; p++) {
@@ -348,10 +324,7 @@ export class PageStrip {
     if (selection) {
       for (const p of selection.pages) if (p < n) words[p] = plain[kinds[p] === 1 ? 4 + (owner[p] % 7) : kinds[p] === 0 ? 0 : kinds[p] - 1];
     }
-    const image = /** @type {ImageData} */ (this.image);
-    /** @type {CanvasRenderingContext2D} */ (this.small.getContext("2d")).putImageData(image, 0, 0);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(this.small, left, 0, columns * cell, rows * cell);
+    this.cells.draw(context, left, 0, columns * cell, rows * cell);
     context.strokeStyle = palette.line;
     context.lineWidth = 1;
     context.strokeRect(left + 0.5, 0.5, columns * cell, rows * cell);

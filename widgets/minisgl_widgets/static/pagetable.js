@@ -1,5 +1,6 @@
 // @ts-check
-import { tokensOf, uidOf } from "./record.js";
+import { tokensOf } from "./state.js";
+import { uidOf } from "./selection.js";
 import { h, patch, say, chip, count, visible } from "./look.js";
 
 const TABLE_LINE = 26;
@@ -122,7 +123,7 @@ export class PageTable {
     patch(this.cells, lines);
   }
 
-  /** Scroll to the row of a request, or the entry of a token, that was just pinned. @param {any} state @param {import("./record.js").Pointer} held
+  /** Scroll to the row of a request, or the entry of a token, that was just pinned. @param {any} state @param {import("./selection.js").Pointer} held
    * @param {number} cell pixels of an entry @param {number} wide tokens in an entry */
   _bring(state, held, cell, wide) {
     const uid = uidOf(held);

@@ -1,5 +1,5 @@
 // @ts-check
-import { uidOf } from "./record.js";
+import { uidOf } from "./selection.js";
 import { h, say } from "./look.js";
 import { Player } from "./player.js";
 
@@ -101,7 +101,7 @@ export class Pair {
     // a step that becomes readable only now was the pair's wish already
     stage.goto = (step) => (step === stage.wanted ? move(step) : this.goto(placeAt(this.places, which, step - stage.store.first)));
     const { point, pin } = stage;
-    const shared = (/** @type {import("./record.js").Pointer} */ pointer) => (uidOf(pointer) >= 0 ? pointer : null);
+    const shared = (/** @type {import("./selection.js").Pointer} */ pointer) => (uidOf(pointer) >= 0 ? pointer : null);
     stage.point = (pointer) => {
       point.call(stage, pointer);
       if (JSON.stringify(other.hovered) !== JSON.stringify(shared(pointer))) {

@@ -3,7 +3,7 @@
 import { h, say } from "./look.js";
 
 /** The Python expression that gives what is held at a step, `trace` being the run. What is not there at that step is
- * left out of it. @param {any} state @param {import("./record.js").Pointer} pointer */
+ * left out of it. @param {any} state @param {import("./selection.js").Pointer} pointer */
 export function pathOf(state, pointer) {
   const at = `trace.at(${state.step})`;
   if (!pointer) return at;
@@ -18,7 +18,7 @@ export function pathOf(state, pointer) {
   return pointer.node in state.nodes ? `${at}.tree[${pointer.node}]` : at;
 }
 
-/** The end of an address: `step=17&req=4&view=chart,events`. @param {number} step @param {import("./record.js").Pointer} pointer
+/** The end of an address: `step=17&req=4&view=chart,events`. @param {number} step @param {import("./selection.js").Pointer} pointer
  * @param {string[]} views */
 export function fragmentOf(step, pointer, views) {
   const parts = [`step=${step}`];
@@ -31,12 +31,12 @@ export function fragmentOf(step, pointer, views) {
 }
 
 /** The other way round; what a fragment does not say is undefined. @param {string} fragment
- * @returns {{step?: number, pointer?: import("./record.js").Pointer, views: string[]}} */
+ * @returns {{step?: number, pointer?: import("./selection.js").Pointer, views: string[]}} */
 export function placeOf(fragment) {
   const said = new URLSearchParams(fragment.replace(/^#/, ""));
   const number = (/** @type {string} */ name) => (/^\d+$/.test(said.get(name) ?? "") ? Number(said.get(name)) : undefined);
   const [step, uid, token, page, node] = ["step", "req", "token", "page", "node"].map(number);
-  /** @type {import("./record.js").Pointer | undefined} */
+  /** @type {import("./selection.js").Pointer | undefined} */
   let pointer;
   if (uid !== undefined) pointer = token === undefined ? { kind: "uid", uid } : { kind: "token", uid, at: token };
   else if (page !== undefined) pointer = { kind: "page", page };

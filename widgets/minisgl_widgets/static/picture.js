@@ -97,6 +97,7 @@ export class SavePicture {
     const { stage } = this;
     const name = pictureName(stage.store.title, stage.cursor?.step ?? 0, kind);
     try {
+      stage.drawing.finish();
       const picture = svgOf(stage.root);
       const blob = kind === "png" ? await pngOf(picture) : new Blob([picture.text], { type: "image/svg+xml" });
       const address = URL.createObjectURL(blob);

@@ -1,6 +1,7 @@
 // @ts-check
 import { h, say, chip, count } from "./look.js";
 import { Breaks } from "./breaks.js";
+import { fitCanvas, penOf } from "./canvas.js";
 
 /** Signs drawn as paths, since fonts differ in which of them they have. */
 const SIGNS = {
@@ -30,7 +31,8 @@ export class Player {
     this.timer = 0;
     this.dragging = false; // the scrub bar is held
     this.width = this.height = 0;
-    this.trackKey = "";
+    this.trackKey = this.batchKey = "";
+    this.widest = 0; // characters of the step's number
     const button = (/** @type {keyof typeof SIGNS} */ name, /** @type {string} */ label, /** @type {() => void} */ act) =>
       h("button", { type: "button", class: `msgl-btn msgl-${name}`, "aria-label": label, title: label, onclick: act },
         h("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, h("path", { d: SIGNS[name], fill: "currentColor" })));
@@ -131,18 +133,27 @@ export class Player {
     this.range.value = String(step);
     const phase = entry ? entry.phase : "start";
     this.range.setAttribute("aria-valuetext", `step ${step} of ${this.last}, ${phase}`);
+    const widest = `step ${this.last} of ${this.last}`;
+    if (widest.length !== this.widest) this.number.style.minWidth = `max(150px, ${(this.widest = widest.length)}ch)`; // so that nothing moves
     say(this.number, `step ${step} of ${this.last}`);
     this.phase.dataset.phase = phase;
     say(this.phase, phase);
-    const names = entry ? entry.uids : [];
-    let room = 130; // pixels for name tags
-    const shown = names.filter((uid) => (room -= 15 + 8 * String(uid).length) > 0);
-    const more = names.length - shown.length;
-    this.batch.replaceChildren(...(names.length ? [`${count(entry?.num_tokens ?? 0, "token")} of`, ...shown.map((u) => chip(u)), more ? `+${more}` : ""] : []));
+    this._drawBatch(entry?.uids ?? [], entry?.num_tokens ?? 0);
     const following = step === this.last;
     this.live.classList.toggle("msgl-on", following);
     say(this.live, following ? "● live" : "○ go live");
     this._drawTrack(store, palette);
+  }
+
+  /** Whom the step computed. @param {number[]} uids @param {number} tokens */
+  _drawBatch(uids, tokens) {
+    let room = 130; // pixels for name tags
+    const shown = uids.filter((uid) => (room -= 15 + 8 * String(uid).length) > 0);
+    const more = uids.length - shown.length;
+    const key = `${tokens} ${shown} ${more}`;
+    if (key === this.batchKey) return;
+    this.batchKey = key;
+    this.batch.replaceChildren(...(uids.length ? [`${count(tokens, "token")} of`, ...shown.map((u) => chip(u)), more ? `+${more}` : ""] : []));
   }
 
   /** One bar per step (or per pixel): what kind of batch it was. @param {any} store @param {any} palette */
@@ -151,24 +162,21 @@ export class Player {
     const key = `${width} ${store.length} ${store.record} ${palette.prefill}`;
     if (key === this.trackKey || !width || !store.length) return;
     this.trackKey = key;
-    const ratio = window.devicePixelRatio || 1;
-    this.track.width = Math.round(width * ratio);
-    this.track.height = Math.round(height * ratio);
-    const context = /** @type {CanvasRenderingContext2D} */ (this.track.getContext("2d"));
-    context.scale(ratio, ratio);
+    fitCanvas(this.track, width, height);
+    const context = penOf(this.track);
+    context.clearRect(0, 0, width, height);
     const room = width / store.length;
+    const wide = Math.max(1, room - (room > 3 ? 1 : 0));
+    const bars = new Map(["broken", "prefill", "decode"].map((kind) => [kind, new Set()])); // where; many steps may share a pixel
     for (let i = 0; i < store.length; i++) {
       const phase = store.phase(i);
-      const wide = Math.max(1, room - (room > 3 ? 1 : 0));
-      const x = Math.round((i + 1) * room - wide / 2 - room / 2);
-      if (store.index.violations[i]) {
-        context.fillStyle = palette.bad;
-        context.fillRect(x, 0, Math.max(2, wide), height);
-      } else if (phase !== "idle") {
-        context.fillStyle = phase === "decode" ? palette.decode : palette.prefill;
-        const tall = phase === "decode" ? height * 0.4 : height;
-        context.fillRect(x, height - tall, wide, tall);
-      }
+      const kind = store.index.violations[i] ? "broken" : phase === "idle" ? "" : phase === "decode" ? "decode" : "prefill";
+      bars.get(kind)?.add(Math.round((i + 1) * room - wide / 2 - room / 2));
+    }
+    const low = height * 0.6;
+    for (const [kind, colour, top, least] of [["prefill", palette.prefill, 0, 1], ["decode", palette.decode, low, 1], ["broken", palette.bad, 0, 2]]) {
+      context.fillStyle = colour;
+      for (const x of bars.get(kind) ?? []) context.fillRect(/** @type {number} */ (x), top, Math.max(least, wide), height - top);
     }
   }
 }

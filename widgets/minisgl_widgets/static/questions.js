@@ -1,5 +1,5 @@
 // @ts-check
-import { uidOf } from "./record.js";
+import { uidOf } from "./selection.js";
 import { h, say, patch } from "./look.js";
 
 /**

@@ -1,5 +1,5 @@
 // @ts-check
-import { cacheReader, pagesOf, tokensOf } from "./record.js";
+import { cacheReader, pagesOf, tokensOf } from "./state.js";
 import { h, panel, patch, chip, clipped, middle, say, hint, count, textOf, visible } from "./look.js";
 import { lengthOf, markTokens, piecesOf, tokenSpans } from "./tokens.js";
 
@@ -54,6 +54,8 @@ export class Requests {
     const { el, note } = panel("requests", "Requests", "", this.table, this.spoken);
     this.el = el;
     this.note = note;
+    this.counts = h("span");
+    this.key = h("span", null, h("span", { class: "msgl-cached" }, "tinted"), " = found in the cache; point at a word for its page");
     this.body.addEventListener("scroll", () => {
       const { scrollTop, clientHeight, scrollHeight } = this.body;
       if (Math.abs(scrollTop - this.placed) > 1) this.byHand = scrollTop + clientHeight < scrollHeight - 1;
@@ -118,14 +120,15 @@ export class Requests {
       if (!this.byHand) this._show(uids, state);
     }
     const { waiting, running } = state;
-    const done = Object.values(state.requests).filter((r) => r.status === "finished").length;
+    const done = Object.values(state.requests).reduce((n, r) => n + (r.status === "finished" ? 1 : 0), 0);
     this.el.dataset.waiting = String(waiting.length);
     this.el.dataset.running = String(running.length);
     const { pointer } = this.stage;
     if (pointer?.kind === "token") hint(this.note, tokenWords(state, pointer.uid, pointer.at, store.texts));
     else {
-      hint(this.note, `${waiting.length} waiting, ${running.length} running, ${done} ended; `);
-      this.note.append(h("span", { class: "msgl-cached" }, "tinted"), " = found in the cache; point at a word for its page");
+      say(this.counts, `${waiting.length} waiting, ${running.length} running, ${done} ended; `);
+      patch(this.note, this.counts, this.key);
+      this.note.title = "";
     }
     if (this.reading >= 0) say(this.spoken, this.note.textContent);
     const from = Math.max(0, Math.floor(this.top / LINE) - 2);
@@ -144,7 +147,7 @@ export class Requests {
     this._markTokens(state, selection);
   }
 
-  /** Mark the tokens of what is selected, in every text that is seen. @param {any} state @param {import("./record.js").Selection | null} selection */
+  /** Mark the tokens of what is selected, in every text that is seen. @param {any} state @param {import("./selection.js").Selection | null} selection */
   _markTokens(state, selection) {
     if (!selection && !this.marked) return;
     this.marked = selection !== null;

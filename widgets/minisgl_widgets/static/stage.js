@@ -1,14 +1,13 @@
 // @ts-check
 /**
- * The stage: one player and the views it drives. An anywidget module (AFM): the default export makes one definition
- * per model, so that all views of a model share its record and nothing else.
+ * The stage: one player and the views it drives; `widget.js` makes them.
  *
  * What a view may use of the stage it is given (views.js says what it must have itself):
  *
  *     stage.goto(step)        move the player; a step that is not readable yet is gone to as soon as it is
  *     stage.point(pointer)    point at something for as long as the mouse is there; null: at nothing
  *     stage.pin(pointer)      hold it; again, or null, lets it go
- *     stage.pointer           what is pointed at, or else held (a Pointer, see record.js)
+ *     stage.pointer           what is pointed at, or else held (a Pointer, see selection.js)
  *     stage.selection         all that belongs to it: {pages, uids, nodes}, three Sets; or null
  *     stage.store             the run (RunStore, record.js): index columns, spans, entry(step), events(step), delta(step), changes()
  *     stage.beside            the store of the run that this one is compared with; or null
@@ -51,8 +50,11 @@
  *     .msgl-questions data-question, data-uid, data-answered; .msgl-cite in the answer: data-step, data-event
  *     .msgl-hi        whatever belongs to what is pointed at
  */
-import { RunStore, Cursor, pageKinds, countKinds, pendingPages, selectionOf } from "./record.js";
-import { h, paletteOf } from "./look.js";
+import { Cursor } from "./cursor.js";
+import { Drawing } from "./drawing.js";
+import { frameOf } from "./frame.js";
+import { highlight, pointerOf } from "./pointing.js";
+import { h, say, paletteOf } from "./look.js";
 import { Player, forStage } from "./player.js";
 import { PageStrip } from "./pages.js";
 import { Ledger } from "./ledger.js";
@@ -60,24 +62,15 @@ import { Tree } from "./tree.js";
 import { Handoffs } from "./handoff.js";
 import { Requests } from "./requests.js";
 import { Lamp } from "./lamp.js";
-import { suspectsOf } from "./ghosts.js";
 import { Words } from "./words.js";
 import { SavePicture } from "./picture.js";
 import { CopyPath, fragmentOf, placeOf } from "./path.js";
-import { fromBase64 } from "./decode.js";
 import { Dock, arrange, arrangeFew } from "./layout.js";
 import { VIEWS } from "./views.js";
-import { PANELS } from "./panels.js";
 
 /**
- * @typedef {import("./record.js").Pointer} Pointer
- * @typedef {{store: RunStore, state: any, step: number, entry: import("./record.js").StepEntry | null,
- *   delta: import("./record.js").Change[], kinds: Uint8Array, counts: Record<string, number>, pending: Set<number>,
- *   held: Pointer, selection: import("./record.js").Selection | null, suspects: Map<number, string>, changed: Set<number>, palette: any,
- *   following: boolean}} Frame
- *   everything a view draws: `state` after `step`, the `delta` that led there, the kind of each page (an index into KINDS)
- *   and how many there are of each, pages that are pending or changed owner in this step, and `suspects`: what is wrong with
- *   which page
+ * @typedef {import("./selection.js").Pointer} Pointer
+ * @typedef {import("./frame.js").Frame} Frame
  * @typedef {{live?: boolean, compact?: boolean, without?: string[], start?: number, send?: ((message: any) => void) | null, rested?: (stage: Stage) => void,
  *   heading?: HTMLElement}} Options compact: only pages, requests and the left tabs, so that two stages fit side by
  *   side; without: ids of tabs that it has not
@@ -87,7 +80,7 @@ const REST = 200; // milliseconds without a move after which others are told whe
 
 /** One place where a record is shown. */
 export class Stage {
-  /** @param {HTMLElement} el @param {RunStore} store @param {Options} [options] */
+  /** @param {HTMLElement} el @param {import("./record.js").RunStore} store @param {Options} [options] */
   constructor(el, store, { live = false, compact = false, without = [], start = -1, send = null, rested = () => {}, heading } = {}) {
     this.store = store;
     this.live = live;
@@ -103,11 +96,11 @@ export class Stage {
     this.hovered = null;
     /** @type {Pointer} what was clicked */
     this.pinned = null;
-    /** @type {import("./record.js").Selection | null} */
+    /** @type {import("./selection.js").Selection | null} */
     this.selection = null;
-    /** @type {RunStore | null} the run that this one stands beside: what shows both has one scale */
+    /** @type {import("./record.js").RunStore | null} the run that this one stands beside: what shows both has one scale */
     this.beside = null;
-    this.frame = 0;
+    this.drawing = new Drawing({ views: () => this._views(), make: () => this._frame(), mark: ({ selection }) => highlight(this.root, selection), drawn: (frame) => this._drawn(frame) });
     this.resting = 0;
     this.acknowledged = -1;
     this.player = new Player({ goto: (step) => this.goto(step), live });
@@ -142,6 +135,7 @@ export class Stage {
     this.root.addEventListener("click", (/** @type {Event} */ e) => this._click(e));
     this.resized = new ResizeObserver(() => this.redraw());
     this.resized.observe(this.root);
+    for (const { el } of [strip, ledger, handoffs, requests, tree, words, ...this.docks]) this.drawing.watch(el);
     /** @type {any} */
     this.palette = null;
     this.restyle = () => {
@@ -161,7 +155,7 @@ export class Stage {
 
   close() {
     this.player.stop();
-    cancelAnimationFrame(this.frame);
+    this.drawing.close();
     clearTimeout(this.resting);
     this.store.listeners.delete(this.listen);
     this.resized.disconnect();
@@ -282,30 +276,16 @@ export class Stage {
     this.look(step, pointer);
   }
 
-  /** @param {Event} event @returns {Pointer} */
-  _pointer(event) {
-    const target = /** @type {Element | null} */ (/** @type {Element} */ (event.target).closest?.("[data-uid], [data-node], [data-of], [data-on-page]"));
-    if (!target) return null;
-    if (target.hasAttribute("data-on-page")) return { kind: "page", page: Number(target.getAttribute("data-on-page")) };
-    if (target.hasAttribute("data-token")) return { kind: "token", uid: Number(target.getAttribute("data-of")), at: Number(target.getAttribute("data-token")) };
-    if (target.hasAttribute("data-node")) return { kind: "node", node: Number(target.getAttribute("data-node")) };
-    if (target.hasAttribute("data-of")) {
-      const pages = (target.getAttribute("data-pages") ?? "").split(" ").filter(Boolean).map(Number);
-      return { kind: "pages", pages, uid: Number(target.getAttribute("data-of")) };
-    }
-    return { kind: "uid", uid: Number(target.getAttribute("data-uid")) };
-  }
-
   /** @param {Event} event */
   _hover(event) {
     if (event.target === this.strip.canvas) return;
     if (event.type === "focusin" && !(/** @type {Element} */ (event.target).matches(":focus-visible"))) return;
-    this.point(this._pointer(event));
+    this.point(pointerOf(event));
   }
 
   /** @param {Event} event */
   _click(event) {
-    const pointer = this._pointer(event);
+    const pointer = pointerOf(event);
     if (pointer) this.pin(pointer);
   }
 
@@ -317,7 +297,7 @@ export class Stage {
       this.point(null);
       this.pin(null);
       done = true;
-    } else if (event.key === "Enter" && this._pointer(event)) {
+    } else if (event.key === "Enter" && pointerOf(event)) {
       this._click(event);
       done = true;
     }
@@ -329,33 +309,25 @@ export class Stage {
 
   /** Draw in the next frame, once. */
   redraw() {
-    if (!this.frame) this.frame = requestAnimationFrame(() => this._draw());
+    this.drawing.request();
   }
 
-  _draw() {
-    this.frame = 0;
+  /** What there is to draw; null while no step is readable. */
+  _frame() {
     const { store, cursor } = this;
     this.waiting.hidden = store.ready;
     this.body.hidden = this.head.hidden = !store.ready;
     this.root.classList.toggle("msgl-huge", store.numPages > 4096);
-    if (!store.ready || !cursor) return;
+    if (!store.ready || !cursor) return null;
     this.palette ??= paletteOf(this.root);
-    const { state, step } = cursor;
-    const entry = store.entry(step);
-    const delta = store.delta(step);
-    const kinds = pageKinds(state);
-    const changed = new Set();
-    for (const [, path, keys] of delta) if (path[0] === "pages" && path[1] === "owner") for (const page of keys) changed.add(page);
-    this.selection = selectionOf(state, this.pointer);
-    /** @type {Frame} */
-    const frame = { store, state, step, entry, delta, kinds, counts: countKinds(kinds), pending: pendingPages(state), held: this.pinned, selection: this.selection,
-      suspects: suspectsOf(state, entry ? entry.violations : []), changed, palette: this.palette,
-      following: this.following };
-    this.title.textContent = store.title || "A run of minisgl";
-    const seen = [...this.views, ...this.docks.flatMap((dock) => dock.view ?? [])];
-    for (const view of seen) view.measure?.();
-    for (const view of seen) view.draw(frame);
-    this._highlight(frame.selection);
+    const frame = frameOf(cursor, { pointer: this.pointer, held: this.pinned, palette: this.palette, following: this.following });
+    this.selection = frame.selection;
+    say(this.title, store.title || "A run of minisgl");
+    return frame;
+  }
+
+  /** @param {Frame} frame */
+  _drawn({ store, step, entry }) {
     const { dataset } = this.root;
     dataset.step = String(step);
     dataset.first = String(store.first);
@@ -367,82 +339,11 @@ export class Stage {
     }
   }
 
-  /** Mark what belongs to the selection. @param {import("./record.js").Selection | null} selection */
-  _highlight(selection) {
-    this.root.classList.toggle("msgl-pointing", selection !== null);
-    for (const el of this.root.querySelectorAll("[data-uid], [data-node], [data-pages], [data-on-page]")) {
-      let on = false;
-      if (selection) {
-        if (el.hasAttribute("data-node")) on = selection.nodes.has(Number(el.getAttribute("data-node")));
-        else if (el.hasAttribute("data-on-page")) on = selection.pages.has(Number(el.getAttribute("data-on-page")));
-        else if (el.hasAttribute("data-uid")) on = selection.uids.has(Number(el.getAttribute("data-uid")));
-        else on = (el.getAttribute("data-pages") ?? "").split(" ").some((/** @type {string} */ p) => p !== "" && selection.pages.has(Number(p)));
-      }
-      el.classList.toggle("msgl-hi", on);
-    }
+  /** Every view there is, with the panel it is in. @returns {[Element, import("./views.js").View][]} */
+  _views() {
+    /** @type {[Element, import("./views.js").View][]} */
+    const all = this.views.map((view) => [view.el, view]);
+    for (const { el, view } of this.docks) if (view) all.push([el, view]);
+    return all;
   }
 }
-
-/** What of a pointer others are told: several pages at once are only pointed at. @param {Pointer} pointer */
-function tellable(pointer) {
-  return pointer?.kind === "pages" ? null : pointer;
-}
-
-/** Send to the kernel, if there still is one: the views go on without. @param {any} model @param {any} message */
-function tell(model, message) {
-  try {
-    model.send(message);
-  } catch {
-    // it was restarted, and nobody hears
-  }
-}
-
-/** @param {any} model @param {RunStore} store */
-function readRecord(model, store) {
-  const record = model.get("record"); // bytes; in a page base64
-  const bytes = typeof record === "string" ? fromBase64(record) : record;
-  if (bytes?.byteLength) void store.load(bytes);
-}
-
-export default () => {
-  const store = new RunStore();
-  /** @type {Set<Stage>} */
-  const stages = new Set();
-  return {
-    /** @param {{model: any}} context */
-    initialize({ model }) {
-      readRecord(model, store);
-      model.on("change:record", () => readRecord(model, store));
-      model.on("change:live", () => stages.forEach((stage) => stage.over()));
-      model.on("msg:custom", (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => {
-        if (message?.kind === "tail" && !store.append(message, buffers)) tell(model, { kind: "resync" });
-        else if (message?.kind === "answer") store.answered(message);
-        else if (message?.kind === "look") for (const stage of stages) stage.look(message.step, message.selection);
-      });
-    },
-
-    /** @param {{model: any, el: HTMLElement}} context */
-    render({ model, el }) {
-      const exported = model.get("exported");
-      const stage = new Stage(el, store, {
-        live: Boolean(model.get("live")),
-        compact: Boolean(model.get("compact")),
-        without: model.get("without") ?? [],
-        start: model.get("start") ?? -1,
-        send: exported ? null : (message) => tell(model, message),
-        rested: exported ?? (({ cursor, pinned, following }) => cursor && tell(model, { kind: "looked", step: cursor.step, selection: tellable(pinned), following })),
-        heading: model.get("heading"),
-      });
-      stages.add(stage);
-      if (store.ready && Number(model.get("length") ?? 0) > store.length) tell(model, { kind: "resync" });
-      if (exported) /** @type {any} */ (el).stage = stage;
-      return () => {
-        stages.delete(stage);
-        stage.close();
-      };
-    },
-
-    /** What a page of its own puts around its stages; see panels.js. @param {HTMLElement} el @param {Stage[]} shown @param {any} data */
-    surround: (el, shown, data) => new PANELS[/** @type {"tour"} */ (data.kind)](el, shown, data),
-  };
-};

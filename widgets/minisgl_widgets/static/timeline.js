@@ -1,5 +1,5 @@
 // @ts-check
-import { uidOf } from "./record.js";
+import { uidOf } from "./selection.js";
 import { h, say, count, chip, uidLook, WAITS } from "./look.js";
 import { tick } from "./chart.js";
 import { TimeScale } from "./timescale.js";
@@ -10,8 +10,8 @@ const END_WIDE = 20; // pixels at the right, for the mark of an end in the last 
 const ENDS = { stop: "●", length: "▮", abort: "✕", error: "!" };
 
 /**
- * @typedef {import("./record.js").Span} Span
- * @typedef {import("./record.js").Refusal} Refusal
+ * @typedef {import("./spans.js").Span} Span
+ * @typedef {import("./spans.js").Refusal} Refusal
  * @typedef {{kind: "wait" | "prefill" | "decode", from: number, to: number, reason: string, behind: number[], cached: number}} Segment
  *   steps [from, to) of a request's life. wait: the reason, and whose refusals it was ("": nobody was tested); prefill: the
  *   share of the prompt that was found in the cache
@@ -225,7 +225,7 @@ export class Timeline {
   }
 
   /** Bring into sight whom somebody holds, or who is alive at the step. @param {import("./record.js").RunStore} store @param {number} step
-   * @param {import("./record.js").Pointer} held */
+   * @param {import("./selection.js").Pointer} held */
   _bring(store, step, held) {
     const { uids } = store;
     const uid = uidOf(held);
@@ -303,7 +303,7 @@ export class Timeline {
   }
 
   /** The lowest line: what the mouse is on, or else who is held. @param {import("./record.js").RunStore} store @param {number} step
-   * @param {import("./record.js").Pointer} held */
+   * @param {import("./selection.js").Pointer} held */
   _tell(store, step, held) {
     const { pointer } = this.stage;
     const uid = this.hovered?.uid ?? (uidOf(pointer) >= 0 ? uidOf(pointer) : uidOf(held));

@@ -16,39 +16,45 @@ const MOTION = 180; // milliseconds, as in tree.css
  * @param {Record<string, any>} nodes
  */
 export function layoutTree(nodes) {
+  const ids = Object.keys(nodes).map(Number); // they grow
+  const most = ids[ids.length - 1] + 1;
+  const [parents, oldest, depth] = [new Int32Array(most).fill(-1), new Int32Array(most), new Int32Array(most)];
   /** @type {Map<number, number[]>} */
   const children = new Map();
-  for (const key of Object.keys(nodes)) {
-    const id = Number(key);
+  for (const id of ids) {
     if (id === 0) continue;
-    const parent = nodes[key].parent in nodes ? nodes[key].parent : 0;
-    if (!children.has(parent)) children.set(parent, []);
-    /** @type {number[]} */ (children.get(parent)).push(id);
+    const parent = (parents[id] = nodes[id].parent in nodes ? nodes[id].parent : 0);
+    const known = children.get(parent);
+    if (known) known.push(id);
+    else children.set(parent, [id]);
   }
   // parents first, without recursion: trees can be as deep as a conversation is long
   const order = [0];
   for (let i = 0; i < order.length; i++) for (const id of children.get(order[i]) ?? []) order.push(id);
-  /** @type {Map<number, number>} */
-  const oldest = new Map();
-  for (let i = order.length - 1; i >= 0; i--) {
+  for (let i = order.length - 1; i > 0; i--) {
     const id = order[i];
-    let least = id || Infinity;
-    for (const child of children.get(id) ?? []) least = Math.min(least, oldest.get(child) ?? least);
-    oldest.set(id, least);
+    let least = id;
+    for (const child of children.get(id) ?? []) if (oldest[child] < least) least = oldest[child];
+    oldest[id] = least;
   }
-  for (const list of children.values()) list.sort((a, b) => /** @type {number} */ (oldest.get(a)) - /** @type {number} */ (oldest.get(b)));
-  /** @type {Map<number, {row: number, depth: number, parent: number, last: number}>} */
+  for (const list of children.values()) if (list.length > 1) list.sort((a, b) => oldest[a] - oldest[b]);
+  /** @type {Map<number, {row: number, depth: number, parent: number}>} */
   const places = new Map();
   let row = 0;
   let depths = 0;
-  const stack = [{ id: 0, depth: 0, parent: -1 }];
+  const stack = [0];
   while (stack.length) {
-    const { id, depth, parent } = /** @type {{id: number, depth: number, parent: number}} */ (stack.pop());
-    const below = children.get(id) ?? [];
-    places.set(id, { row, depth, parent, last: row });
-    depths = Math.max(depths, depth);
-    if (!below.length) row++;
-    for (let i = below.length - 1; i >= 0; i--) stack.push({ id: below[i], depth: depth + 1, parent: id });
+    const id = /** @type {number} */ (stack.pop());
+    const below = children.get(id);
+    places.set(id, { row, depth: depth[id], parent: parents[id] });
+    if (depth[id] > depths) depths = depth[id];
+    if (!below) row++;
+    else {
+      for (let i = below.length - 1; i >= 0; i--) {
+        depth[below[i]] = depth[id] + 1;
+        stack.push(below[i]);
+      }
+    }
   }
   return { places, rows: Math.max(1, row), depths };
 }
@@ -156,11 +162,11 @@ export class Tree {
     let tokens = 0;
     let low = Infinity;
     let high = 0;
-    for (const id in state.nodes) {
-      if (id === "0") continue;
-      tokens += state.nodes[id].tokens.length;
-      low = Math.min(low, state.nodes[id].used);
-      high = Math.max(high, state.nodes[id].used);
+    for (const node of Object.values(state.nodes)) {
+      if (node.parent < 0) continue; // the root
+      tokens += node.tokens.length;
+      if (node.used < low) low = node.used;
+      if (node.used > high) high = node.used;
     }
     hint(this.note, held ? `${count(tokens, "token")} in ${count(held, "node")}; fainter = longer unused` : "empty");
     this.deepest = Math.max(this.deepest, depths);
@@ -170,8 +176,8 @@ export class Tree {
     const height = rows * TREE_ROW + 4;
     this.svg.setAttribute("width", String(places.size > 1 ? width : 0));
     this.svg.setAttribute("height", String(places.size > 1 ? height : 0));
-    const top = this.top - 4 * TREE_ROW;
-    const bottom = this.top + this.high + 4 * TREE_ROW;
+    const top = this.top - 2 * TREE_ROW;
+    const bottom = this.top + this.high + 2 * TREE_ROW;
     const lines = [];
     /** @type {Map<number, string>} */
     const below = new Map();

@@ -8,7 +8,8 @@
  *     constructor(stage)    called when its tab is first chosen; what a view may use is described in stage.js
  *     el              its element; the dock gives it a fixed height, and it scrolls inside
  *     measure()       optional: reads sizes, before anything is drawn
- *     draw(frame)     draws a frame; called only while the view is seen
+ *     draw(frame)     draws a frame; called only while its tab is chosen, and while it is out of sight only once nothing moves
+ *     settle()        optional: scrolls to what was drawn. Scrolling lays out the page, so nothing is drawn after it
  *     close()         optional: the stage goes away
  *     static key      optional: a key that shows the view and calls its pressed()
  */
@@ -24,7 +25,7 @@ import { Questions } from "./questions.js";
 import { Timeline } from "./timeline.js";
 
 /**
- * @typedef {{el: HTMLElement, measure?: () => void, draw: (frame: import("./stage.js").Frame) => void, close?: () => void, pressed?: () => void}} View
+ * @typedef {{el: HTMLElement, measure?: () => void, draw: (frame: import("./stage.js").Frame) => void, settle?: () => void, close?: () => void, pressed?: () => void}} View
  * @typedef {{id: string, title: string, dock: string, key?: string, new (stage: import("./stage.js").Stage): View}} ViewKind
  */
 

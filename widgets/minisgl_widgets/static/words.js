@@ -1,5 +1,5 @@
 // @ts-check
-import { h, panel, patch, chip, middle } from "./look.js";
+import { h, panel, patch, say, chip, middle } from "./look.js";
 
 const MOST = 60; // sentences shown
 const LONGEST = 600; // characters of a sentence shown: one can name thousands of pages
@@ -10,7 +10,7 @@ export class Words {
     this.key = "";
     this.list = h("ol", { class: "msgl-sentences msgl-scroll", tabindex: 0, "aria-label": "what happened in this step" });
     const { el, note } = panel("words", "What happened", "", this.list);
-    this.scrolled = false;
+    this.scrolled = this.fresh = false;
     this.list.addEventListener("scroll", () => (this.scrolled = true));
     this.el = el;
     this.note = note;
@@ -22,13 +22,19 @@ export class Words {
     const key = `${step} ${store.edition} ${events !== null}`;
     if (this.key === key) return;
     this.key = key;
-    this.note.textContent = `in step ${step}`;
+    say(this.note, `in step ${step}`);
     const words = (events ?? []).map((e) => e.words).filter(Boolean);
     const none = events === null ? "It is still being read." : entry ? "Nothing that changes the books." : "The start of the record.";
     patch(this.list, words.length ? words.slice(0, MOST).map((w) => h("li", null, sentence(middle(w, LONGEST)))) : h("li", { class: "msgl-empty" }, none),
       words.length > MOST ? h("li", { class: "msgl-empty" }, `and ${words.length - MOST} more`) : null);
-    if (this.scrolled) this.list.scrollTop = 0;
-    this.scrolled = false;
+    this.fresh = true;
+  }
+
+  /** What is new is seen from its beginning. */
+  settle() {
+    if (this.fresh && this.scrolled) this.list.scrollTop = 0;
+    this.scrolled &&= !this.fresh;
+    this.fresh = false;
   }
 }
 
