@@ -17,7 +17,7 @@ from minisgl import LLM, SamplingParams
 from minisgl.core import Batch
 
 MODEL = "smollm2-135m"
-TEXT = Path(__file__).with_name("quality.txt")  # four passages of 1854 to 1865 and of our own; in the public domain
+TEXT = Path(__file__).with_name("quality.txt")  # three of 1854 to 1865, in the public domain, and two of our own
 KINDS = {
     "float32": {"dtype": "float32"},
     "bfloat16": {"dtype": "bfloat16"},

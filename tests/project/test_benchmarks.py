@@ -102,6 +102,6 @@ def test_truth_is_measured_on_what_is_there(tmp_path: Path) -> None:
     assert all(math.isfinite(n) for n in numbers(figures)) and len(figures["vllm"]) == 3
 
 
-@pytest.mark.parametrize("script", ["offline.py", "decode.py", "startup.py"])
+@pytest.mark.parametrize("script", ["offline.py", "decode.py", "quality.py", "startup.py"])
 def test_the_slow_ones_say_what_they_do(script: str) -> None:
     assert "--quick" in run(f"benchmarks/{script}", "--help")
