@@ -9,7 +9,7 @@ import pytest
 
 from minisgl.events import types as ev
 from minisgl.events.trace import Trace
-from minisgl.events.words import WAITS, describe
+from minisgl.events.words import EMITTERS, WAITS, describe
 from minisgl_widgets import batch_strip, event_log, pool_picture, runs
 from minisgl_widgets.bundle import STATIC
 from minisgl_widgets.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP
