@@ -104,7 +104,7 @@ def kvcache_sim(workload: Workload) -> object:
     return simulate_policy(build_execution_plan(parse_trace_lines(lines)), "lru", PAGES)
 
 
-def public_traces(folder: Path) -> list[tuple[str, float, int]]:
+def public_traces(folder: Path, rounds: int) -> list[tuple[str, list[float], int]]:
     """Seconds of the CPU for two public traces as they lie in ``folder``, reading them left out; and their steps."""
     azure = Workload.azure(folder / "azure2023" / "conv.csv")
     mooncake = Workload.mooncake(folder / "mooncake" / "conversation_trace.jsonl")
@@ -118,7 +118,10 @@ def public_traces(folder: Path) -> list[tuple[str, float, int]]:
             max_running_requests=256, max_prefill_tokens=8192, max_seq_len=workload.longest, **settings
         )
         outcomes: list[Outcome] = []
-        seconds = timed(lambda: outcomes.append(Simulator(config, fast).run(workload)))  # noqa: B023
+        seconds = []
+        for _ in range(rounds):
+            outcomes.clear()
+            seconds.append(timed(lambda: outcomes.append(Simulator(config, fast).run(workload))))  # noqa: B023
         found.append((f"{name}, {len(workload)} requests", seconds, outcomes[0].steps))
     return found
 
@@ -152,8 +155,11 @@ def main() -> None:
     print(table(("what", "CPU ms", "spread", "x replay"), rows))
     if options.data:
         print()
-        traces = [(name, f"{seconds:.2f}", steps) for name, seconds, steps in public_traces(options.data)]
-        print(table(("trace", "CPU s", "steps"), traces))
+        traces = [
+            (name, f"{median(seconds):.2f}", spread(seconds), steps)
+            for name, seconds, steps in public_traces(options.data, rounds)
+        ]
+        print(table(("trace", "CPU s", "spread", "steps"), traces))
     if missing:
         print(f"\nNot installed, so not run: {', '.join(missing)}.")
     if options.json:

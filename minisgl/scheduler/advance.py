@@ -36,8 +36,8 @@ class DecodesAhead(Executor, Protocol):
         ``until`` or later.
         """
 
-    def decode_ahead(self, requests: Sequence[Request], n: int, clock: float) -> list[list[int]]:
-        """Each request's next ``n`` tokens, the last of which comes at ``clock``."""
+    def decode_ahead(self, requests: Sequence[Request], n: int, clock: float) -> None:
+        """Give each request its next ``n`` tokens, the last of which comes at ``clock``."""
 
     def be_at(self, t: float) -> None:
         """It is then, and what was launched so far is done."""
@@ -118,14 +118,13 @@ def _wanted(requests: Sequence[Request], left: Sequence[int], n: int, page_size:
     """
     wanted: list[int] = []
     size, unpromised = len(requests), 0
-    for i, request in enumerate(requests):
-        first = len(request.pages) * page_size + 1 - request.device_len
-        last = left[i] if left[i] < n else n
-        if first < last:
-            mine = range(first * size + i, last * size, page_size * size)
+    for i, first in enumerate([len(r.pages) * page_size + 1 - r.device_len for r in requests]):
+        if first < n and first < left[i]:
+            mine = range(first * size + i, min(left[i], n) * size, page_size * size)
             wanted += mine
-            if len(mine) > request.reserved:
-                unpromised += len(mine) - request.reserved
+            promised = requests[i].reserved
+            if len(mine) > promised:
+                unpromised += len(mine) - promised
     wanted.sort()
     return wanted, unpromised
 
@@ -180,7 +179,7 @@ def _give(cache: CacheManager, requests: Sequence[Request], wanted: Sequence[int
 
 def _catch_up(executor: DecodesAhead, requests: Sequence[Request], n: int, clock: float) -> None:
     """Each was in ``n`` batches, the last of which ended at ``clock``."""
-    for request, tokens in zip(requests, executor.decode_ahead(requests, n, clock), strict=True):
-        request.output_ids += tokens
+    executor.decode_ahead(requests, n, clock)
+    for request in requests:
         request.device_len = length = request.device_len + n
         request.cached_len = request.done_len = length - 1

@@ -53,6 +53,7 @@ class Change:
 
 
 MOST_TOKENS = 1 << 31  # token ids are int32
+REMEMBERED = 1024  # parameters known to be valid
 Message = Request | Refusal | Abort | ClearCache | Change
 
 
@@ -70,7 +71,7 @@ class Inbox:
         self.stop_tokens = tuple(stop_tokens)
         self._clock = clock
         self.next_uid = 0
-        self._valid: SamplingParams | None = None  # the last that were looked at: often the same again
+        self._valid: dict[int, SamplingParams] = {}  # by id, those looked at of late: often the same again
         self._lock = threading.Lock()
         self._messages: SimpleQueue[Message] = SimpleQueue()
 
@@ -96,9 +97,11 @@ class Inbox:
             self.next_uid += 1
         submitted = self._clock() if submitted is None else submitted
         try:
-            if self._valid is not params:
+            if self._valid.get(id(params)) is not params:
                 params.validate()
-                self._valid = params
+                if len(self._valid) >= REMEMBERED:
+                    self._valid.clear()
+                self._valid[id(params)] = params
             max_tokens = self._admissible(prompt, params)
         except RequestError as error:
             error.uid = uid

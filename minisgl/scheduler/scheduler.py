@@ -170,13 +170,16 @@ class Scheduler:
     ) -> ev.StepFinished:
         """The step is over, or the last of several."""
         self.steps += steps
+        batch = launched or processed
         event = ev.StepFinished(
             step=self.steps,
             t=self.executor.now(),
             launched=launched.number if launched else None,
             processed=processed.number if processed else None,
             processed_uids=processed.uids if processed else (),
-            **_columns(launched or processed),
+            phase=batch.phase if batch else "idle",
+            uids=batch.uids if batch else (),
+            num_tokens=batch.num_tokens if batch else 0,
             **self.counters(),
         )
         self.bus.deliver(event)
@@ -230,7 +233,9 @@ class Scheduler:
                 ends=batch.ends,
                 samples=batch.samples,
                 reserved=tuple([r.reserved for r in requests]),
-                **_columns(batch),
+                phase=batch.phase,
+                uids=batch.uids,
+                num_tokens=batch.num_tokens,
                 **self.counters(),
             )
             self.bus.emit(ev.ForwardStarted, batch=batch.number)
@@ -378,10 +383,3 @@ class Scheduler:
             f"Scheduler(steps={self.steps}, waiting={len(self.prefill.waiting)}, running={len(self.running)}, "
             f"{self.cache})"
         )
-
-
-def _columns(batch: Batch | Decoded | None) -> dict:
-    """The fields of ``events.Counters`` that speak of the step's batch."""
-    if batch is None:
-        return {"phase": "idle", "uids": (), "num_tokens": 0}
-    return {"phase": batch.phase, "uids": batch.uids, "num_tokens": batch.num_tokens}

@@ -12,14 +12,16 @@ from minisgl.core import Batch, BatchResult, Request
 from minisgl.sim.costs import CostModel, Work, work_of
 
 VOCAB = 1 << 15  # drawn tokens are below it
-_DRAWN = [i * 40_503 % VOCAB for i in range(VOCAB)]  # every one once; each request starts elsewhere in this circle
+# every token once, and again: each request starts elsewhere in this circle
+_DRAWN = [i * 40_503 % VOCAB for i in range(VOCAB)] * 2
 
 
 def _drawn(uid: int, first: int, end: int) -> list[int]:
     """Tokens ``[first, end)`` of a text that looks like nothing, the same whenever they are asked for."""
-    start = uid * 2_654_435_761 % VOCAB + first
-    n = max(0, end - first)
-    return (_DRAWN * (1 + (start + n) // VOCAB))[start : start + n] if start + n > VOCAB else _DRAWN[start : start + n]
+    start, n = (uid * 2_654_435_761 + first) % VOCAB, max(0, end - first)
+    if n <= VOCAB:
+        return _DRAWN[start : start + n]
+    return (_DRAWN * (1 + n // VOCAB))[start : start + n]
 
 
 class SimulatedExecutor:
@@ -118,7 +120,10 @@ class SimulatedExecutor:
             kv += size
         return n, float(clock)
 
-    def decode_ahead(self, requests: Sequence[Request], n: int, clock: float) -> list[list[int]]:
-        uids, tokens = [r.uid for r in requests], self._tokens
-        self.last_token |= dict.fromkeys(uids, clock)
-        return [tokens[uid][(has := len(r.output_ids)) : has + n] for uid, r in zip(uids, requests, strict=True)]
+    def decode_ahead(self, requests: Sequence[Request], n: int, clock: float) -> None:
+        tokens, last = self._tokens, self.last_token
+        for request in requests:
+            uid, output = request.uid, request.output_ids
+            has = len(output)
+            output += tokens[uid][has : has + n]
+            last[uid] = clock
