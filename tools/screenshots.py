@@ -37,6 +37,7 @@ SHOTS = (
     ("retract", "#step=30&view=lifelines,batch", "life-lines-and-batches"),
     ("small_cache", "#step=24&view=compare,eviction", "compare-and-who-goes-next"),
     ("chunked_prefill", "#step=4&view=timeline,pagetable", "page-table"),
+    ("five_prompts", "#step=7&view=capacity,eviction", "capacity"),
     ("tour", "", "tour", "nnnn"),
     ("quiz", "", "quiz"),
     ("side-by-side", "#step=30", "side-by-side"),
