@@ -107,6 +107,41 @@ def test_a_browser_that_asks_gets_the_whole_record(monkeypatch: pytest.MonkeyPat
     stage._handle_custom_msg("nonsense", [])
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_answer_about_the_run_before_is_not_sent(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(Feed.of(recorded()))
+    sent: list[dict] = []
+    monkeypatch.setattr(stage, "send", sent.append)
+    wish = ("waiting:4", "waiting", 4)
+
+    def forked_meanwhile(*_: object) -> str:
+        stage.begin_again(Feed.of(recorded()))
+        if fails:
+            raise ValueError("late")
+        return "late"
+
+    with monkeypatch.context() as patch:
+        patch.setattr("minisgl_widgets.stage.answer", forked_meanwhile)
+        try:
+            stage._answer(wish, lambda: None)
+        except ValueError as error:
+            stage._unanswered(error)
+    assert not sent
+    stage._answer(wish, lambda: None)
+    assert [message["key"] for message in sent] == ["waiting:4"]
+    stage.close()
+
+
+@pytest.mark.parametrize("step", [-1, 17])
+def test_a_look_at_a_step_of_the_run_before_is_ignored(step: int) -> None:
+    stage = Stage(recorded())
+    look = {"kind": "looked", "selection": None, "following": False}
+    stage._handle_custom_msg(look | {"step": 9}, [])
+    stage._handle_custom_msg(look | {"step": step}, [])
+    assert stage.session.step == 9 and stage.at().step == 9
+    stage.close()
+
+
 def test_what_a_notebook_stores_has_the_numbers() -> None:
     history = History(FakeLLM().snapshot().to_dict())
     stage = Stage(history)

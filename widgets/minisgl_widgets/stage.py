@@ -67,6 +67,7 @@ class Stage(LookBack, anywidget.AnyWidget):
         self._following = live  # the views go on to each new step, as far as is known here
         self._telling = False  # the session is being told what this browser shows
         self._wish = ""  # the key of the question at hand
+        self._asked_of = self.session.feed  # the run it is answered from
         self._asked = LatestThread(self._answer, lambda _: False, self._unanswered, rest=0)
         record = self._whole()
         start = -1 if live else self.session.step
@@ -138,6 +139,8 @@ class Stage(LookBack, anywidget.AnyWidget):
         elif kind == "resync":
             self._on_request()
         elif kind == "looked":
+            if not self.history.first <= int(content["step"]) <= self.history.last:
+                return  # said of the run that was shown before
             self._telling, self._following = True, content["following"]
             try:
                 self.session.look(int(content["step"]), content["selection"])
@@ -151,13 +154,17 @@ class Stage(LookBack, anywidget.AnyWidget):
 
     def _answer(self, wish: tuple[str, str, int], check: Callable[[], None]) -> None:
         self._wish, id, uid = wish
-        trace = self.session.trace
-        html = answer(trace, id, uid)
-        self.send({"kind": "answer", "key": self._wish, "html": html, "last": trace.history.last})
+        self._asked_of = self.session.feed
+        trace = self._asked_of.trace
+        self._send_answer(answer(trace, id, uid), trace.history.last)
 
     def _unanswered(self, error: BaseException) -> None:
         html = f'<p class="msgl-empty">{escape(f"{type(error).__name__}: {error}")}</p>'
-        self.send({"kind": "answer", "key": self._wish, "html": html, "last": self.session.history.last})
+        self._send_answer(html, self._asked_of.history.last)
+
+    def _send_answer(self, html: str, last: int) -> None:
+        if self._asked_of is self.session.feed:  # else the views show another run by now, of which it says nothing
+            self.send({"kind": "answer", "key": self._wish, "html": html, "last": last})
 
     def close(self) -> None:
         self._end_observing()
