@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -11,6 +12,8 @@ from concurrent.futures import wait as wait_for
 import pytest
 
 pytest.importorskip("anywidget", reason="the widgets need the extra [lab]")
+
+from traitlets import TraitError
 
 from minisgl.core import SamplingParams
 from minisgl.errors import ConditionError, EngineClosedError, FixedSettingError, ForkError, LedgerError, TraceError
@@ -273,6 +276,23 @@ def test_another_dashboard_takes_over_and_the_first_says_so(monkeypatch: pytest.
     assert first.stage.comm is None and second._driver.thread.alive
 
 
+def test_what_cannot_be_made_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    from minisgl_widgets.driver import Driver
+
+    complaints: list = []
+    heard: list = []
+    hear = Driver._heard
+    monkeypatch.setattr("sys.unraisablehook", complaints.append)
+    monkeypatch.setattr(Driver, "_heard", lambda driver, event: (heard.append(event), hear(driver, event)))
+    llm = FakeLLM()
+    with pytest.raises(TraitError):
+        make(llm, max_tokens="many")
+    gc.collect()
+    llm.generate(ORACLE, ORACLE_PARAMS)
+    assert not complaints and not heard
+    assert make(llm).run().step > 0 and heard
+
+
 def test_an_engine_that_was_closed_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     dash = make()
     dash.run()
@@ -286,7 +306,7 @@ def test_an_engine_that_was_closed_is_said_to_be(monkeypatch: pytest.MonkeyPatch
     assert "<b>the engine was closed</b> after step 16" in dash._controls.status.value
     assert "EngineClosedError: this LLM was closed" in dash._controls.error.value
     assert dash._controls.buttons["Run"].disabled and dash._controls.buttons["Pause"].disabled
-    assert dash.at(9).step == 9
+    assert dash.at(9).step == 9 and not dash.stage.live
 
 
 def test_each_engine_has_a_dashboard_of_its_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ pytest.importorskip("plotly", reason="WhatIf needs the extra [lab]")
 
 from plotly.basedatatypes import Undefined
 
-from minisgl.errors import ConfigError
+from minisgl.errors import ConfigError, TraceError
 from minisgl.events.trace import Trace
 from minisgl.sim.costs import LinearCost
 from minisgl.sim.replay import replay
@@ -256,6 +257,15 @@ def test_a_cell_that_is_run_again_replaces_its_sliders(trace, monkeypatch):
     monkeypatch.setattr(module, "this_cell", lambda: next(runs))
     made = [WhatIf(trace, COSTS) for _ in range(4)]
     assert [w.closed for w in made] == [True, True, False, False]
+
+
+def test_sliders_that_cannot_be_made_leave_nothing_behind(trace, monkeypatch):
+    complaints = []
+    monkeypatch.setattr("sys.unraisablehook", complaints.append)
+    with pytest.raises(TraceError):
+        WhatIf(Trace(trace.keyframe, trace.events, trace.texts))
+    gc.collect()
+    assert not complaints
 
 
 def test_thinning_keeps_every_peak():

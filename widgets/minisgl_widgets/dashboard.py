@@ -60,23 +60,28 @@ class Dashboard(LookBack, Panel):
             older.retire()
         self.llm = llm
         self._driver = driver = Driver(llm, title or llm.model_name)
-        acts = {
-            "Run": lambda: driver.run(None, self._form(), until=self._controls.until.condition),
-            "Step": lambda: driver.run(1, self._form()),
-            "Pause": driver.pause,
-            "Add": lambda: driver.add(*self._form()),
-            "Fork from here": lambda: driver.fork(None),
-            "Verify": lambda: self._screen.proof.wish(self.feed),
-        }
-        fields = (prompts, max_tokens, temperature, ignore_eos, speed)
-        self._controls: Controls = Controls(llm.config, acts, driver.change, driver.set_rate, *fields)
-        self._screen: Screen = Screen(driver, self._controls)
-        self.stage = self._screen.stage
-        super().__init__([*self._controls.rows, self.stage])
-        self.add_class("msgl-dashboard")
-        driver.thread.set_rate(self._controls.speed.value)
+        try:
+            acts = {
+                "Run": lambda: driver.run(None, self._form(), until=self._controls.until.condition),
+                "Step": lambda: driver.run(1, self._form()),
+                "Pause": driver.pause,
+                "Add": lambda: driver.add(*self._form()),
+                "Fork from here": lambda: driver.fork(None),
+                "Verify": lambda: self._screen.proof.wish(self.feed),
+            }
+            fields = (prompts, max_tokens, temperature, ignore_eos, speed)
+            self._controls: Controls = Controls(llm.config, acts, driver.change, driver.set_rate, *fields)
+            self._screen: Screen = Screen(driver, self._controls)
+            self.stage = self._screen.stage
+            super().__init__([*self._controls.rows, self.stage])
+            self.add_class("msgl-dashboard")
+            driver.thread.set_rate(self._controls.speed.value)
+            driver.start(self._screen)
+        except BaseException:
+            driver.stop()  # it listens already
+            raise
+        self.closed = False
         _open[id(llm)] = self
-        driver.start(self._screen)
 
     # -- by hand -------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ WRAPPED = {"flex_flow": "row wrap", "align_items": "center"}  # layout of a row 
 class Panel(W.VBox):
     """Base of Dashboard and WhatIf. ``repr`` and ``_repr_html_`` are what a notebook stores of it."""
 
-    closed = False
+    closed = True  # until it is made: what could not be made has nothing to close
 
     def _end(self) -> None:
         """Stop what works for the panel, before its widgets go."""

@@ -51,6 +51,7 @@ class Screen:
         requests = f"{now.counters['running']} running, {now.counters['waiting']} waiting"
         state = self._state()
         if state == CLOSED:
+            self.stage.live = False
             controls.turn_off()
         else:
             controls.wait(driver.back is not None)

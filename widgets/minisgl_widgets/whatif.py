@@ -81,6 +81,7 @@ class WhatIf(Panel):
         self._thread = LatestThread(self._work, self._one_point, self._failed)
         rows = [self._controls, v.status, v.alert, self._picture.widget, v.table, self._pages]
         super().__init__(rows)
+        self.closed = False
         _open[id(self)] = self
         self._thread.wait(self._thread.ask(self._wish))
 
