@@ -564,6 +564,26 @@ class TestSizeOfARun:
         trace.about["config"]["dtype"] = "bfloat16"
         assert size(trace).facts["bytes"] == 64 * 64
 
+    def test_int8_weights_take_a_byte_each(self):
+        trace = oracle()
+        trace.about |= Engine().about()
+        trace.about["config"]["quantize"] = "int8"
+        answer = size(trace, length=10)
+        assert (answer.facts["weight_bytes"], answer.facts["bytes_per_token"]) == (1000, 128)
+        assert "GiB of weights (int8; their scales come on top)" in answer.text
+
+    def test_a_record_of_another_program(self):
+        trace = oracle()
+        shape = {"layers": 2, "kv_heads": 4, "head_dim": 2}
+        trace.about = {"shape": shape | {"experts": 8}, "config": None}
+        assert "this model: one token's KV takes 2 x 2 layers x 4 KV heads x 2 x 2 bytes" in size(trace, gib=1).text
+        trace.about = {"model": "Qwen3-0.6B", "shape": {"layers": "many"}}
+        assert "x 28 layers" in size(trace, gib=1).text
+        for about in ({"shape": shape | {"layers": None}}, {"shape": 7}, {"shape": {}, "model": None}):
+            trace.about = about
+            with pytest.raises(ConfigError, match="does not say its model's shape"):
+                size(trace, gib=1)
+
 
 class TestHits:
     def test_known_look_ups(self):

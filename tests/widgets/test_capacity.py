@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 
 from minisgl import size
+from minisgl.events.trace import Trace
 from minisgl.sim.roofline import BYTES, MODELS
 from minisgl_widgets import runs
 from minisgl_widgets.capacity import sizing
 from minisgl_widgets.export import export_html
+from minisgl_widgets.feed import Feed
+from minisgl_widgets.record import Encoder
+from tests.widgets.packed import parts_of
 from tests.widgets.test_export import Opened, accessible
 
 RUN = runs.shared_preface
@@ -39,6 +43,32 @@ def test_the_runs_own_model_comes_first() -> None:
     assert sizing({}) == sizing(RUN.about) | {"own": False, "models": sizing(RUN.about)["models"][1:]}
     shape = {"layers": 2, "kv_heads": 3, "head_dim": 4, "params": 0}
     assert sizing({"model": "mine", "shape": shape})["models"][0] == {"name": "mine"} | shape
+
+
+def test_a_record_of_another_program_is_shown_all_the_same() -> None:
+    shape = {"layers": 2, "kv_heads": 3, "head_dim": 4}
+    abouts = [{"shape": shape}, {"shape": shape | {"experts": 8}, "model": "moe"}, {"shape": {"layers": 2}}]
+    found = []
+    for about in abouts:
+        trace = Trace(RUN.keyframe, RUN.events, RUN.texts, about=about | {"config": None})
+        found.append(parts_of(Encoder(Feed.of(trace)).record())[0][3]["sizing"])
+    assert [(s["own"], s["models"][0]["name"]) for s in found] == [
+        *((True, "this model"), (True, "moe"), (False, next(iter(MODELS)))),
+    ]
+
+
+def test_the_weights_of_an_int8_run_are_those_of_size(chromium: Any, tmp_path: Path) -> None:
+    about = RUN.about | {"config": RUN.about["config"] | {"quantize": "int8"}}
+    run = Trace(RUN.keyframe, RUN.events, RUN.texts, RUN.title, about)
+    page = Opened(chromium, export_html(run, tmp_path / "run.html"), "#view=capacity,events")
+    said = page.text(".msgl-capbeside")
+    assert "int8" in said and said in size(run).text
+    page.page.evaluate(FILL, {"model": 1})
+    name = next(iter(MODELS))
+    dtype = RUN.about["config"]["dtype"]
+    said = page.text(".msgl-capbeside")
+    assert "int8" not in said and said in size(name, dtype=dtype, gib=1).text, "it is another model's"
+    page.context.close()
 
 
 def shown(opened: Opened) -> dict[str, int]:

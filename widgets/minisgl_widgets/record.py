@@ -101,7 +101,7 @@ class Encoder:
         first = self._keyframe
         whole |= {
             "title": title or self.feed.title,
-            "config": self.feed.about.get("config", {}),
+            "config": self.feed.about.get("config") or {},
             "keyframe": first | {name: _table(first[name]) for name in ("nodes", "requests")},
             "phases": PHASES,
             "flags": FLAGS,

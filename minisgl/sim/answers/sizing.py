@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,7 +49,7 @@ def size(
     Args:
         model: a name in ``minisgl.sim.roofline.MODELS``, spelled in any case; a model's folder; a ModelConfig or a
             ModelShape; or a Shape or tuple ``(layers, kv_heads, head_dim)``. Or a run: an LLM, or a Trace of one, whose
-            own pool, page size and dtype then stand for what is left out.
+            own pool, page size and dtype then stand for what is left out, and its weights are int8 if it keeps them so.
         gib: the pool's size in GiB. Weights and activations come on top: this is KV alone.
         page_size: tokens per page; 1 if nobody says.
         requests: how many are to run at once, each with its worst case promised.
@@ -110,9 +111,11 @@ def size(
         if pages is not None:
             said.append("They fit." if need <= pages else f"They do not fit: {need - pages:,} pages are missing.")
     if shape.params:
-        weights = shape.params * BYTES[dtype]
+        int8 = run.get("quantize") == "int8"
+        weights = shape.params * (1 if int8 else BYTES[dtype])
         rows.append(("weight_bytes", weights, "bytes"))
-        said.append(f"Not part of it: {weights / GIB:.2f} GiB of weights, and the activations of a batch.")
+        kept = "weights (int8; their scales come on top)" if int8 else "weights"
+        said.append(f"Not part of it: {weights / GIB:.2f} GiB of {kept}, and the activations of a batch.")
     facts = {figure: value for figure, value, _ in rows}
     picture = pictures.bars([("pool", pieces)], LOOKS, ("0 pages", f"{int(pieces[-1].end):,} pages")) if pieces else ""
     return Answer(f"How big is the KV of {name}?", said, Table.of_rows("size", COLUMNS, rows), facts, picture=picture)
@@ -132,10 +135,13 @@ def _pieces(pages: int, each: int, at_once: int) -> list[Piece]:
 
 def shape_of_run(about: dict[str, Any]) -> tuple[str, Shape] | None:
     """Name and shape of the model that a run's ``about`` speaks of; None if it neither says nor names a known one."""
-    known = _known(about.get("model"))
-    if "shape" in about:
-        return about["model"], Shape(**about["shape"])
-    return (about["model"], _of_known(known)) if known else None
+    name, said = str(about.get("model", "this model")), about.get("shape")
+    if isinstance(said, Mapping):  # other programs may write records, and later versions other fields
+        numbers = [said.get(field, Shape._field_defaults.get(field)) for field in Shape._fields]
+        if all(type(n) is int for n in numbers) and min(numbers[:3]) > 0:
+            return name, Shape(*numbers)
+    known = _known(name)
+    return (name, _of_known(known)) if known else None
 
 
 def _of_run(run: Any) -> tuple[str, Shape, dict[str, Any]]:
@@ -147,7 +153,7 @@ def _of_run(run: Any) -> tuple[str, Shape, dict[str, Any]]:
             f"this run ({about.get('model', 'of unknown origin')}) does not say its model's shape; name a model: "
             f"size('Qwen3-0.6B', ...)"
         )
-    return *found, about["config"]
+    return *found, about.get("config") or {}
 
 
 def _known(model: Any) -> ModelShape | None:

@@ -135,7 +135,9 @@ export class Capacity {
     say(this.formula, `A token's KV: 2 × ${model.layers} layers × ${model.kv_heads} KV heads × ${model.head_dim} × ${count(bytes[dtype], "byte")} = ${grouped(perToken)} bytes; a page of ${count(wish.pageSize, "token")}: ${grouped(pageBytes)}.`);
     const rest = left ? `, ${grouped(left)} ${left === 1 ? "page" : "pages"} left` : "";
     say(this.said, `${grouped(atOnce)} ${atOnce === 1 ? "request" : "requests"} at once, each of ${grouped(each)} ${each === 1 ? "page" : "pages"} in the worst case${rest}.`);
-    const weights = model.params ? `${(model.params * bytes[dtype] / GIB_BYTES).toFixed(2)} GiB of weights` : "the weights";
+    const int8 = own && model === models[0] && this.stage.store.config.quantize === "int8";
+    const kept = int8 ? "weights (int8; their scales come on top)" : "weights";
+    const weights = model.params ? `${(model.params * (int8 ? 1 : bytes[dtype]) / GIB_BYTES).toFixed(2)} GiB of ${kept}` : "the weights";
     say(this.beside, `Not part of it: ${weights}, and the activations of a batch.${own ? "" : " The record does not say its model."}`);
     say(this.code, sizeCode(own && model === models[0] ? "trace" : `"${model.name}"`, dtype, wish, found));
     this._drawBar(found);
