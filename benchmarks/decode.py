@@ -20,6 +20,7 @@ from measure import arguments, interleaved, print_json, table, wait_for_quiet
 from peer import Peer
 
 from minisgl import LLM, Recorder, SamplingParams
+from minisgl.kernel.build import KernelsMissingError, library
 from minisgl.kernel.native import PARTS
 from minisgl.models.hub import resolve_model
 
@@ -49,6 +50,16 @@ def multiply_seconds(flops: float, a: torch.Tensor) -> float:
     return (time.perf_counter() - started) * flops / (2 * len(a) ** 3)
 
 
+def kinds() -> list[str]:
+    """What can be run here."""
+    try:
+        library()
+    except KernelsMissingError as why:
+        print(f"int8: not run ({why})")
+        return [kind for kind in KINDS if kind != "int8"]
+    return list(KINDS)
+
+
 def engine(kind: str, threads: int | None) -> LLM:
     return LLM(MODEL, prefix_cache="naive", num_pages=10_000, device="cpu", threads=threads, **KINDS[kind])
 
@@ -72,7 +83,7 @@ def decode_steps(llm: LLM, running: int, context: int, steps: int, patience: flo
 
     def timed(*args: object) -> torch.Tensor:
         nonlocal spent
-        runner.seconds = np.zeros((runner.threads, len(PARTS)))
+        runner.seconds = np.zeros((llm.config.threads, len(PARTS)))  # torch leaves it as it is
         started = time.perf_counter()
         logits = own(*args)
         spent = time.perf_counter() - started
@@ -98,7 +109,7 @@ def beside_the_limits(options: Namespace) -> None:
     steps = 9 if options.quick else 40
     cases = [(1, 200), (32, 200)] if options.quick else [(1, 200), (8, 200), (32, 200), (1, LONG)]
     rows, results, profiles = [], [], {}
-    for kind in KINDS:
+    for kind in kinds():
         with engine(kind, options.threads) as llm:
             bytes_each = 1 if kind == "int8" else getattr(torch, kind).itemsize
             a = torch.ones(2048, 2048, dtype=torch.int8 if kind == "int8" else getattr(torch, kind))
@@ -146,8 +157,8 @@ def beside_the_limits(options: Namespace) -> None:
 def long_context(options: Namespace) -> None:
     """One request of 8,000 tokens, beside llama.cpp in bfloat16 where ``--peers-python`` has it."""
     steps, found = 16 if options.quick else 48, {}
-    engines = {kind: engine(kind, options.threads) for kind in ("bfloat16", "int8")}
-    threads = engines["int8"].config.threads
+    engines = {kind: engine(kind, options.threads) for kind in kinds() if kind != "float32"}
+    threads = engines["bfloat16"].config.threads
     peer = Peer(options.peers_python, "peer_llama.py", str(resolve_model(MODEL)), "bfloat16", "steps", threads=threads)
 
     def ours(kind: str) -> float:

@@ -46,7 +46,8 @@ class EngineConfig:
         dtype: of weights and KV. "auto": on a CPU bfloat16 if it has instructions for that, else float32; on a GPU
             the model's own.
         quantize: "int8": weights are rounded to 8 bits, one scale an output, and so are a product's inputs, one scale
-            for each 32. Half of bfloat16's memory, faster, and tokens that differ. Needs the C++ kernels.
+            for each 32. Half of bfloat16's memory; faster for one request, and for many where
+            the CPU has AVX512-VNNI; tokens differ. Needs the C++ kernels.
         device: "cpu", "cuda", "cuda:1" ... "auto": a GPU when there is one.
         kernels: what computes the model: "cpp" (C++ for this very CPU, compiled at the first use), "torch" (the same in
             PyTorch, slower, for any device). "auto": "cpp" on a CPU where a compiler is found.

@@ -580,7 +580,7 @@ MUTATIONS = (
     Mutation(
         broken="a retracted chunk goes on",
         file=LEAVING,
-        edits={"        s.prefill.chunked = None\n": "        pass\n"},
+        edits={"    _unseat(s, request)\n    if s.bus": "    s.running.pop(request.uid, None)\n    if s.bus"},
         test=f"{RETRACTION}::test_a_prompt_under_way_gives_way_to_those_who_decode",
     ),
     Mutation(
@@ -638,7 +638,7 @@ MUTATIONS = (
     Mutation(
         broken="an aborted chunk goes on",
         file=LEAVING,
-        edits={"        s.prefill.chunked = None\n": "        pass\n"},
+        edits={"        _unseat(s, request)\n        s": "        s.running.pop(request.uid, None)\n        s"},
         test=f"{CASES}::TestAbort::test_at_any_step",
     ),
     Mutation(

@@ -309,7 +309,7 @@ def _restored(state: _State) -> dict[str, Any]:
 def _count_uses(start: _Keyframe) -> None:
     """In version 1.0 the checkpoint alone said how often a node was used."""
     clocks = (start.checkpoint or {}).get("prefix", {})
-    for i, uses in clocks.pop("uses", ()):
+    for i, uses in clocks.get("uses", ()):
         start.keyframe["nodes"][i].uses = uses
 
 

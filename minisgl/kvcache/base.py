@@ -78,7 +78,7 @@ class PrefixCache(ABC):
 
     @abstractmethod
     def nodes(self) -> dict[int, dict[str, Any]]:
-        """The tree as data: id -> parent, tokens, pages, locks, used; 0 is the root."""
+        """The tree as data: id -> parent, tokens, pages, locks, used, uses; 0 is the root."""
 
     @abstractmethod
     def clocks(self) -> dict[str, Any]:

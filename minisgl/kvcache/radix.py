@@ -237,7 +237,8 @@ class RadixPrefixCache(PrefixCache):
         }
 
     def clocks(self) -> dict[str, Any]:
-        return {"tick": self.tick, "next_id": self._next_id}
+        uses = [[i, n.uses] for i, n in self._nodes().items()]  # in ``nodes`` as well: readers of version 1.0 look here
+        return {"tick": self.tick, "next_id": self._next_id, "uses": uses}
 
     def restore(self, nodes: dict[int, dict[str, Any]], clocks: dict[str, Any]) -> dict[int, Handle]:
         made = {0: self.root}
@@ -263,6 +264,11 @@ class RadixPrefixCache(PrefixCache):
         for node in made.values():
             self._offer(node)
         return handles
+
+    def __del__(self) -> None:
+        """Nodes and parents name each other: without this only a look through the whole heap would free them."""
+        for node in self._nodes().values():
+            node.parent = None
 
     def __repr__(self) -> str:
         return f"RadixPrefixCache(nodes={self._size - 1}, evictable={self.evictable}, protected={self.protected})"

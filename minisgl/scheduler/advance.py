@@ -29,8 +29,8 @@ class DecodesAhead(Executor, Protocol):
     def left(self, requests: Sequence[Request]) -> list[int]:
         """How many tokens each will still get, the one that ends it included."""
 
-    def look_ahead(self, size: int, kv: int, n: int, clock: float, until: float) -> tuple[int, float]:
-        """How many of ``n`` decode steps of ``size`` requests come in time, and when the last ends, in seconds.
+    def look_ahead(self, size: int, kv: int, n: int, clock: float, until: float) -> tuple[int, float, float]:
+        """How many of ``n`` decode steps of ``size`` requests come in time; when the last begins and ends, in seconds.
 
         The first reads the KV of ``kv`` tokens and begins at ``clock``. The last is the n-th, or the first that ends at
         ``until`` or later.
@@ -64,7 +64,7 @@ class Stretch(NamedTuple):
     ending: list[int]  # who of them ends with the last step
 
 
-def advance(s: Scheduler, n: int, until: float) -> list[ev.StepFinished]:
+def advance(s: Scheduler, n: int, until: float, ends: bool) -> list[ev.StepFinished]:
     """Take up to ``n`` steps as ``Scheduler.advance`` says; none if not even one can be taken in closed form."""
     executor = s.ahead
     if executor is None or not s.running or s.bus or s.config.overlap or s.flying or not s.inbox.empty:
@@ -79,7 +79,13 @@ def advance(s: Scheduler, n: int, until: float) -> list[ev.StepFinished]:
     evicting = refused or not s.prefill.waiting or not s.table.num_free
     requests = [s.running[uid] for uid in sorted(s.running)]
     left = executor.left(requests)
-    n = min(n, min(left) if s.prefill.waiting or s.prefill.chunked else max(left))  # an end may let somebody in
+    first = min(left)
+    if not ends:
+        n = min(n, max(1, first - 1))
+    elif s.prefill.waiting or s.prefill.chunked:
+        n = min(n, first)  # an end may let somebody in
+    else:
+        n = min(n, max(left))
     while n:
         stretches = _stretches(executor, requests, left, n, until)
         n = sum([stretch.n for stretch in stretches])
@@ -101,10 +107,12 @@ def _stretches(
     clock, done, stretches = executor.now(), 0, []
     while True:
         end = min([left[i] for i in alive])
-        taken, clock = executor.look_ahead(len(alive), kv, min(end, n) - done, clock, until)
+        taken, began, clock = executor.look_ahead(len(alive), kv, min(end, n) - done, clock, until)
         done += taken
         ending = [i for i in alive if left[i] == done]
-        stretches.append(Stretch(taken, clock, alive, ending))
+        if ending and taken > 1:  # what is held just before an end is never less than after it: tell of both
+            stretches.append(Stretch(taken - 1, began, alive, []))
+        stretches.append(Stretch(1 if ending else taken, clock, alive, ending))
         if done < end or done == n or clock >= until:
             return stretches
         kv += len(alive) * taken - sum([requests[i].device_len + done for i in ending])

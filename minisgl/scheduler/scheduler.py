@@ -132,16 +132,21 @@ class Scheduler:
             return None
         return self.announce(launched, processed)
 
-    def advance(self, n: int, until: float = math.inf) -> list[ev.StepFinished]:
-        """As ``n`` calls of ``step``, fewer at will, and not beyond the first that ends after ``until`` (seconds).
+    def advance(self, n: int, until: float = math.inf, ends: bool = True) -> list[ev.StepFinished]:
+        """As ``n`` calls of ``step``, fewer at will, none after one that ends at ``until`` (seconds) or later.
 
         Decode steps between two decisions are taken at once where nobody listens and the executor knows its tokens
-        beforehand (the simulator's does); otherwise it is one ``step``. Gives the StepFinished of the last one, and of
-        those before it in which a request ended; nothing when there was nothing to do.
+        beforehand (the simulator's does); otherwise it is one ``step``. Gives the StepFinished of the last one, of
+        those before it in which a request ended, and of those before these: there the pool was fullest. Nothing when
+        there was nothing to do.
+
+        Args:
+            ends: go on when a request ends. False: there is one StepFinished at most, and it tells of the state that
+                is left behind.
         """
         self._begin()
         try:
-            events = advance(self, n, until)
+            events = advance(self, n, until, ends)
             if not events and (event := self._step()):
                 events.append(event)
             return events

@@ -111,14 +111,13 @@ class SimulatedExecutor:
                     left[i] = min(left[i], self._stops[request.uid] - len(request.output_ids))
         return left
 
-    def look_ahead(self, size: int, kv: int, n: int, clock: float, until: float) -> tuple[int, float]:
-        seconds = self.costs.seconds
-        for step in range(1, n + 1):
+    def look_ahead(self, size: int, kv: int, n: int, clock: float, until: float) -> tuple[int, float, float]:
+        seconds, step, began = self.costs.seconds, 0, clock
+        while step < n and clock < until:
+            step, began = step + 1, clock
             clock += seconds(Work(0, size, kv, kv))
-            if clock >= until:
-                return step, float(clock)
             kv += size
-        return n, float(clock)
+        return step, float(began), float(clock)
 
     def decode_ahead(self, requests: Sequence[Request], n: int, clock: float) -> None:
         tokens, last = self._tokens, self.last_token

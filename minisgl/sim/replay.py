@@ -51,7 +51,7 @@ def resume(
     """
     if trace.checkpoint is None or "config" not in trace.about:
         raise errors.TraceError("this record holds no checkpoint and configuration, so it cannot be run again")
-    config = EngineConfig(**trace.about["config"])
+    config = EngineConfig.from_keywords(trace.about["config"])
     executor = SimulatedExecutor(costs)
     scheduler = Scheduler(config, executor, start=(trace.keyframe, trace.checkpoint))
     steps = inputs(trace, without)

@@ -45,7 +45,7 @@ def rewound(scheduler: Scheduler, trace: Trace) -> tuple[Scheduler, list[Inputs]
             f"fork(trace, step), or record anew"
         )
     _still_there(trace, _end_all(scheduler))
-    config = EngineConfig(**trace.about["config"])
+    config = EngineConfig.from_keywords(trace.about["config"])
     again = Scheduler(config, scheduler.executor, start=(trace.keyframe, trace.checkpoint))
     again.inbox = scheduler.inbox  # whoever submits meanwhile, on another thread, is heard, and no uid is given twice
     again.cache.put_back(list(again.cache.allocator))  # under poison=True: what was free was NaN

@@ -52,7 +52,7 @@ class Simulator(SchedulerSource):
         """
         requests: list[Request | RequestError] = []
         with no_collection():  # it would be an eighth of a run
-            steps = list(self._play(workload, requests, watch))
+            steps = list(self._play(workload, requests, watch, ends=True))
         return Outcome(workload, requests, self.executor, steps, self.scheduler.cache.num_pages)
 
     def begin(self, workload: Workload) -> None:
@@ -72,6 +72,7 @@ class Simulator(SchedulerSource):
         workload: Workload,
         requests: list[Request | RequestError],  # in order of arrival; an error is why one was refused
         watch: Callable[[float], object] | None = None,
+        ends: bool = False,
     ) -> Iterator[StepFinished]:
         scheduler, executor = self.scheduler, self.executor
         scheduler.inbox.stop_tokens = workload.stop_tokens
@@ -98,7 +99,7 @@ class Simulator(SchedulerSource):
                 at, uid = heapq.heappop(aborts)
                 scheduler.abort(uid, origin + at)
             due = min(arrival.at if arrival else math.inf, aborts[0][0] if aborts else math.inf)
-            events = scheduler.advance(FAR, origin + due)
+            events = scheduler.advance(FAR, origin + due, ends)
             if events:
                 yield from events
             elif arrival is None:

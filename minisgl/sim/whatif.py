@@ -200,7 +200,7 @@ def recorded_config(trace: Trace) -> EngineConfig:
     """The configuration a record was made under, for the simulator. TraceError if it does not say."""
     if "config" not in trace.about:
         raise TraceError("this record does not say under which configuration it was made, so none can be changed")
-    return replace(EngineConfig(**trace.about["config"]), check=False, poison=False, kv_gib=None)
+    return replace(EngineConfig.from_keywords(trace.about["config"]), check=False, poison=False, kv_gib=None)
 
 
 def changed(base: EngineConfig, workload: Workload, changes: dict[str, Any]) -> tuple[EngineConfig, Workload]:

@@ -235,7 +235,7 @@ class TestVersions:
         edited(plain, 2, **line)
         loaded = Trace.load(plain)
         assert {i: n["uses"] for i, n in loaded.keyframe["nodes"].items()} == {int(i): 5 + int(i) for i in nodes}
-        assert loaded.checkpoint == trace.checkpoint and len(nodes) > 1
+        assert loaded.checkpoint == line["checkpoint"] and len(nodes) > 1
 
     @pytest.mark.parametrize("version", [[VERSION[0] + 1, 0], [0, 9]])
     def test_another_major_version_is_not(self, plain, version):

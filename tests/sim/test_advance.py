@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from minisgl.config import EngineConfig
 from minisgl.core import SamplingParams
 from minisgl.events import StepFinished
+from minisgl.kvcache.radix import Node
 from minisgl.sim.simulator import Simulator
 from minisgl.sim.workload import Arrival, Workload
 
@@ -56,7 +59,7 @@ def run(config, rows, at_once: bool):
     longest = min(60, config["num_pages"] * config["page_size"])
     simulator = Simulator(EngineConfig(max_seq_len=longest, **config))
     if not at_once:
-        simulator.scheduler.advance = lambda n, until: [e for e in [simulator.scheduler.step()] if e]
+        simulator.scheduler.advance = lambda n, until, ends: [e for e in [simulator.scheduler.step()] if e]
     outcome = simulator.run(workload(rows))
     simulator.scheduler.check_integrity()
     state = simulator.snapshot().to_dict()
@@ -79,7 +82,7 @@ def test_a_long_decode_is_one_step_to_take():
     rows = [(0.0, [1, 2, 3], [], 500, False, None)]
     simulator = Simulator(EngineConfig(num_pages=600, max_seq_len=600))
     outcome = simulator.run(workload(rows))
-    assert outcome.steps == 500 and len(outcome.curve) == 2  # the prefill, and all the rest
+    assert outcome.steps == 500 and len(outcome.curve) == 3  # the prefill, all the rest, and its end
 
 
 def test_an_arrival_is_not_overrun():
@@ -97,3 +100,44 @@ def test_with_a_listener_every_step_is_announced():
     with simulator.on(StepFinished, lambda e: seen.append(e.step)):
         simulator.run(workload(rows))
     assert seen == list(range(1, 51))
+
+
+FOUR = [(0.0, [i] * 10, [], 50 * (i + 1), False, None) for i in range(4)]
+
+
+def test_the_pools_fullest_moment_does_not_depend_on_who_listens():
+    def most(listen: bool) -> int:
+        simulator = Simulator(EngineConfig(num_pages=600, max_seq_len=300))
+        if listen:
+            simulator.on(StepFinished, lambda e: None)
+        return simulator.run(workload(FOUR)).figures["occupied_most"]
+
+    assert most(False) == most(True)
+
+
+def test_a_step_by_hand_tells_of_the_state_that_it_leaves():
+    simulator = Simulator(EngineConfig(num_pages=600, max_seq_len=300))
+    simulator.begin(workload(FOUR))
+    taken = 0
+    while (event := simulator.step()) is not None:
+        snapshot, taken = simulator.snapshot(), taken + 1
+        assert (snapshot.step, snapshot.t, len(snapshot.running)) == (event.step, event.t, event.running)
+    assert taken < 20  # not one by one
+
+
+def test_a_simulation_that_is_over_needs_no_look_through_the_heap():
+    """The tree is freed with its cache, though nodes and parents name each other."""
+
+    def nodes() -> int:
+        return sum(type(thing) is Node for thing in gc.get_objects())
+
+    before = nodes()
+    simulator = Simulator(EngineConfig(num_pages=600, max_seq_len=300))
+    simulator.run(workload(FOUR))
+    assert nodes() > before
+    gc.disable()
+    try:
+        del simulator
+        assert nodes() == before
+    finally:
+        gc.enable()

@@ -60,7 +60,7 @@ template <class T> void quantize(const T* x, int count, int32_t* to) {
   int32_t record[RECORD];
   memcpy(record, bytes, GROUP);
   memcpy(record + GROUP_UNITS, &scale, 4);
-  record[GROUP_UNITS + 1] = -128 * int32_t(total);
+  record[GROUP_UNITS + 1] = total == total ? -128 * int32_t(total) : 0;  // the scale is NaN then, and all that it scales
   for (int i = 0; i < RECORD; i++) to[i * MR] = record[i];
 }
 
