@@ -82,7 +82,11 @@ export class Pair {
     /** @type {[number, number][]} */
     this.places = [];
     this.moves = stages.map((stage) => stage.goto.bind(stage));
-    for (const [i, stage] of stages.entries()) stage.beside = stages[1 - i].store;
+    for (const [i, stage] of stages.entries()) {
+      const other = stages[1 - i];
+      stage.beside = other.store;
+      other.store.listeners.add((what) => what === "load" && stage.redraw()); // what has one scale for both has another one now
+    }
     for (const [i, stage] of stages.entries()) {
       this._join(stage, stages[1 - i], /** @type {0 | 1} */ (i));
       for (const part of stage.root.querySelectorAll("section")) part.setAttribute("aria-label", `${part.getAttribute("aria-label")}, ${i ? "right" : "left"} run`);
@@ -149,7 +153,7 @@ export class Pair {
     for (const name of ["step", "beside"]) said.delete(name);
     left.follow(said.toString());
     for (const id of (said.get("view") ?? "").split(",")) for (const dock of right.docks) dock.show(id);
-    if (left.pinned?.kind === "uid") right.look(undefined, left.pinned);
+    if (uidOf(left.pinned) >= 0) right.look(undefined, left.pinned);
     if (place !== undefined) this.goto(place);
   }
 
