@@ -174,6 +174,8 @@ export class Pair {
     const steps = stages.map(({ store }, i) => store.first + place[i]);
     const times = this.data.times.map((of, i) => of[place[i]]);
     const when = this.clock.value === "time" ? `at ${timeOf(Math.max(...times))}` : steps[0] === steps[1] ? `step ${steps[0]}` : `steps ${steps.join(", ")}`;
+    const widest = `steps ${stages.map(({ store }, i) => store.first + this.data.times[i].length - 1).join(", ")}`;
+    player.number.style.minWidth = `max(110px, ${widest.length}ch)`; // so that nothing moves
     say(player.number, when);
     player.range.setAttribute("aria-valuetext", `${when}, place ${player.step} of ${last}`);
     player.batch.replaceChildren(`steps ${steps[0]} | ${steps[1]}`, h("span", { class: "msgl-pairtimes" }, `${timeOf(times[0])} | ${timeOf(times[1])}`));
