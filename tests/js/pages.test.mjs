@@ -180,6 +180,9 @@ test("nodes that are new, gone, cut, whole again, locked", () => {
   assert.deepEqual(said(...states), [[4, "new", "4 tokens, 4 pages"], [2, "gone", "2 tokens, 2 pages"], [1, "split", "6 tokens, now 2 below node 4"], [3, "locks", "locks 0 → 2"]]);
   assert.deepEqual(said(...states.reverse())[2], [1, "joined", "was 2 tokens below node 4, 6 in one"]);
   assert.deepEqual(said(states[0], states[0]), []);
+  const moment = momentOf({ ...initialState(), nodes: states[0] }); // a state that moves on cuts its lists where they are
+  states[0][5].tokens.length = 0;
+  assert.equal(moment.nodes.get(5).tokens.length, 1);
 });
 
 test("a page that is free and in a row, or has two owners, is a ghost", () => {

@@ -1,4 +1,4 @@
-"""What the browser does with a Stage's messages, in Python: the same few lines as in ``static/record.js``."""
+"""What the browser does with a Stage's messages, in Python: as ``static/widget.js`` and ``static/record.js`` do."""
 
 from __future__ import annotations
 

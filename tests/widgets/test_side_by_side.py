@@ -151,3 +151,17 @@ def test_an_address_leads_there_and_both_charts_have_one_scale(chromium: Any, tm
     assert steps(page)[0] == traces[0].history.last, "beyond the run's end: its end"
     assert page.problems == []
     page.context.close()
+
+
+def test_what_one_run_shows_of_the_other_follows_it(chromium: Any, tmp_path: Path) -> None:
+    """A token of the address is held in both; the left chart has the right run's scale as soon as that one is there."""
+    path = SideBySide(runs.load("small_cache"), runs.load("reserve")).export_html(tmp_path / "pair.html")
+    page = Opened(chromium, path, "#step=30&req=2&token=0")
+    assert page.page.evaluate("stage.stage.pinned") == {"kind": "token", "uid": 2, "at": 0}, "of the right run"
+    page.page.evaluate("""() => { const { store } = stage.stage;
+        Object.defineProperty(store, "numPages", { value: 500 });
+        for (const fn of [...store.listeners]) fn("load"); }""")
+    page.settle()
+    assert [chart["pages"] for chart in page.data(".msgl-pool-chart")] == ["500", "500"]
+    assert page.problems == []
+    page.context.close()

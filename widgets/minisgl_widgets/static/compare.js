@@ -24,7 +24,7 @@ export function momentOf(state) {
   const requests = new Map();
   for (const uid in state.requests) requests.set(Number(uid), requestAt(state.requests[uid]));
   const nodes = new Map();
-  for (const id in state.nodes) if (id !== "0") nodes.set(Number(id), nodeAt(state.nodes[id]));
+  for (const id in state.nodes) if (id !== "0") nodes.set(Number(id), { ...nodeAt(state.nodes[id]), tokens: state.nodes[id].tokens.slice() });
   return { step: state.step, owner: state.pages.owner.slice(), counters: { ...state.counters }, requests, nodes };
 }
 

@@ -56,7 +56,10 @@ export class Drawing {
     this.next = 0;
     const before = this.frame?.step;
     this.frame = this.stage.make();
-    if (!this.frame) return;
+    if (!this.frame) {
+      this.late = []; // there is no frame any more that they could show
+      return;
+    }
     const moves = this.frame.step !== before;
     /** @type {View[]} */
     const seen = [];

@@ -51,11 +51,16 @@ export class EventLog {
 
   /** The filter is another one: sift all again. */
   _sift() {
+    this._forget();
+    this.stage.redraw();
+  }
+
+  /** What passed the filter, and what is drawn of it, is no longer so. */
+  _forget() {
     this.passed = [];
     this.sifted = 0;
     this.shown = NaN;
     this.key = "";
-    this.stage.redraw();
   }
 
   /** Read on for a moment, and sift what was read. @param {import("./record.js").RunStore} store */
@@ -110,13 +115,13 @@ export class EventLog {
 
   /** @param {import("./stage.js").Frame} frame */
   draw({ store, step }) {
-    if (this.record !== store.record) this.told = []; // another run
-    if (!this.told.length) {
-      this.read = 0;
+    if (this.record !== store.record) { // another run
+      this.record = store.record;
+      this.told = [];
       this.steps = [];
-      this._sift();
+      this.read = 0;
+      this._forget();
     }
-    this.record = store.record;
     this._readOn(store);
     this.rows.style.height = `${this.passed.length * EVENT_LINE}px`;
     const reading = this.read < store.length ? `, ${this.read} of ${store.length} steps read` : "";

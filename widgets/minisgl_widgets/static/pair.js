@@ -82,7 +82,11 @@ export class Pair {
     /** @type {[number, number][]} */
     this.places = [];
     this.moves = stages.map((stage) => stage.goto.bind(stage));
-    for (const [i, stage] of stages.entries()) stage.beside = stages[1 - i].store;
+    for (const [i, stage] of stages.entries()) {
+      const other = stages[1 - i];
+      stage.beside = other.store;
+      other.store.listeners.add((what) => what === "load" && stage.redraw()); // what has one scale for both has another one now
+    }
     for (const [i, stage] of stages.entries()) {
       this._join(stage, stages[1 - i], /** @type {0 | 1} */ (i));
       for (const part of stage.root.querySelectorAll("section")) part.setAttribute("aria-label", `${part.getAttribute("aria-label")}, ${i ? "right" : "left"} run`);
@@ -149,7 +153,7 @@ export class Pair {
     for (const name of ["step", "beside"]) said.delete(name);
     left.follow(said.toString());
     for (const id of (said.get("view") ?? "").split(",")) for (const dock of right.docks) dock.show(id);
-    if (left.pinned?.kind === "uid") right.look(undefined, left.pinned);
+    if (uidOf(left.pinned) >= 0) right.look(undefined, left.pinned);
     if (place !== undefined) this.goto(place);
   }
 
@@ -170,6 +174,8 @@ export class Pair {
     const steps = stages.map(({ store }, i) => store.first + place[i]);
     const times = this.data.times.map((of, i) => of[place[i]]);
     const when = this.clock.value === "time" ? `at ${timeOf(Math.max(...times))}` : steps[0] === steps[1] ? `step ${steps[0]}` : `steps ${steps.join(", ")}`;
+    const widest = `steps ${stages.map(({ store }, i) => store.first + this.data.times[i].length - 1).join(", ")}`;
+    player.number.style.minWidth = `max(110px, ${widest.length}ch)`; // so that nothing moves
     say(player.number, when);
     player.range.setAttribute("aria-valuetext", `${when}, place ${player.step} of ${last}`);
     player.batch.replaceChildren(`steps ${steps[0]} | ${steps[1]}`, h("span", { class: "msgl-pairtimes" }, `${timeOf(times[0])} | ${timeOf(times[1])}`));

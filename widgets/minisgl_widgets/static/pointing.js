@@ -1,5 +1,6 @@
 // @ts-check
-/** Elements point at what their attributes name, and are marked while it is selected: data-uid, data-node, data-pages. */
+/** Elements point at what their attributes name: data-uid, data-node, data-on-page, or data-of with data-pages or data-token;
+ * and they are marked while it is selected (tokens by tokens.js). */
 
 /** What an element that the mouse or the focus is on names. @param {Event} event @returns {import("./selection.js").Pointer} */
 export function pointerOf(event) {

@@ -1,0 +1,66 @@
+"""The player: whole at every width, and in every step as wide and as high."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minisgl.events.recorder import Recorder
+from minisgl_widgets import runs
+from minisgl_widgets.export import export_html
+from minisgl_widgets.side_by_side import SideBySide
+from tests.widgets.fake_llm import FakeLLM
+from tests.widgets.test_export import Opened
+
+PARTS = """() => {
+  const seen = (el) => el.getClientRects().length;
+  const player = [...document.querySelectorAll(".msgl-player")].find(seen);
+  const box = (el) => {
+    const { left, top, right, bottom } = el.getBoundingClientRect();
+    return [left, top, right, bottom];
+  };
+  const [left, top, right, bottom] = box(player);
+  const beyond = ([l, t, r, b]) => l < left || t < top || r > right || b > bottom;
+  const cut = (el) => el.matches("output, span, button") && el.clientWidth && el.scrollWidth > el.clientWidth;
+  const parts = [...player.querySelectorAll("*")].filter((el) => seen(el) && !el.closest("svg, select"));
+  return {
+    lost: parts.filter((el) => beyond(box(el)) || cut(el)).map((el) => el.className),
+    places: parts.filter((el) => !el.closest(".msgl-batch > *")).map(box).concat([box(player)]),
+  };
+}"""
+
+
+@pytest.mark.parametrize("kind", ["single", "live", "pair"])
+def test_nothing_lies_beyond_the_player_and_nothing_moves(chromium: Any, tmp_path: Path, kind: str) -> None:
+    a, path = runs.load("reserve"), tmp_path / "run.html"
+    page = Opened(
+        chromium, SideBySide(a, runs.load("retract")).export_html(path) if kind == "pair" else export_html(a, path)
+    )
+    if kind == "live":
+        page.page.evaluate("stage.stage.player.live.hidden = false")
+    for width in (560, 800, 1030, 1150, 1280):
+        page.page.set_viewport_size({"width": width, "height": 720})
+        page.page.keyboard.press("Home")
+        page.settle()
+        first = page.page.evaluate(PARTS)
+        assert first["lost"] == [], width
+        for key in ("ArrowRight", "Shift+ArrowRight", "End"):
+            page.page.keyboard.press(key)
+            page.settle()
+            assert page.page.evaluate(PARTS) == first, (width, key)
+    assert page.problems == []
+    page.context.close()
+
+
+def test_a_run_without_steps_is_drawn_and_then_rests(chromium: Any, tmp_path: Path) -> None:
+    with Recorder(FakeLLM(), "nothing yet") as recorder:
+        pass
+    page = Opened(chromium, export_html(recorder.trace, tmp_path / "run.html"), "#view=events")
+    assert page.text(".msgl-events [role=status]") == "0 events"
+    for _ in range(3):
+        page.settle()
+    assert page.page.evaluate("stage.stage.drawing.next") == 0, "no frame is asked for"
+    assert page.problems == []
+    page.context.close()
