@@ -267,8 +267,9 @@ class RadixPrefixCache(PrefixCache):
 
     def __del__(self) -> None:
         """Nodes and parents name each other: without this only a look through the whole heap would free them."""
-        for node in self._nodes().values():
-            node.parent = None
+        nodes = self._nodes()
+        while nodes:
+            nodes.popitem()[1].parent = None
 
     def __repr__(self) -> str:
         return f"RadixPrefixCache(nodes={self._size - 1}, evictable={self.evictable}, protected={self.protected})"

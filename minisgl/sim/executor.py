@@ -112,12 +112,14 @@ class SimulatedExecutor:
         return left
 
     def look_ahead(self, size: int, kv: int, n: int, clock: float, until: float) -> tuple[int, float, float]:
-        seconds, step, began = self.costs.seconds, 0, clock
-        while step < n and clock < until:
-            step, began = step + 1, clock
+        seconds, began = self.costs.seconds, clock
+        for step in range(1, n + 1):
+            began = clock
             clock += seconds(Work(0, size, kv, kv))
+            if clock >= until:
+                return step, float(began), float(clock)
             kv += size
-        return step, float(began), float(clock)
+        return n, float(began), float(clock)
 
     def decode_ahead(self, requests: Sequence[Request], n: int, clock: float) -> None:
         tokens, last = self._tokens, self.last_token

@@ -110,7 +110,7 @@ def test_a_reader_runs_steps_and_goes_back(open_notebook: Any, shoot: Any) -> No
         page.keyboard.press("ArrowRight")
     naive.wait_for_step(3)
     naive.stage.locator(".msgl-request[data-uid='2']").hover()
-    page.wait_for_selector(".msgl-hi")
+    page.wait_for_selector(".msgl-hi:visible")
     assert page.trouble() == []
 
 
