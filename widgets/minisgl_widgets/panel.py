@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +16,13 @@ class Panel(W.VBox):
 
     closed = True  # until it is made: what could not be made has nothing to close
 
+    @abstractmethod
     def _end(self) -> None:
         """Stop what works for the panel, before its widgets go."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _repr_html_(self) -> str:
-        raise NotImplementedError
+        """What is shown where widgets are not."""
 
     def close(self) -> None:
         """Stop what works for it and remove the widgets."""
