@@ -459,7 +459,7 @@ MUTATIONS = (
             "        if self.cache.allocate(requests, missing):\n": (
                 "        counters = self.counters()\n        if self.cache.allocate(requests, missing):\n"
             ),
-            "**self.counters(),\n            )\n            self": "**counters,\n            )\n            self",
+            "**dict(zip(COUNTERS, self.counters(), strict=True))": "**dict(zip(COUNTERS, counters, strict=True))",
         },
         test=f"{ORACLES}::test_admission",
     ),

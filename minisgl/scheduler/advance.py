@@ -59,9 +59,16 @@ class Stretch(NamedTuple):
     """Decode steps of the same requests."""
 
     n: int
-    clock: float  # when the last of them ends, seconds
+    began: float  # when the last of them begins, seconds
+    clock: float  # when it ends
     alive: list[int]  # who decodes, as places in the list of requests
     ending: list[int]  # who of them ends with the last step
+
+    def told(self) -> tuple[tuple[int, float, list[int]], ...]:
+        """In how many steps, until when, and who ends then: the pool is fullest just before an end, so that is told."""
+        if self.ending and self.n > 1:
+            return (self.n - 1, self.began, []), (1, self.clock, self.ending)
+        return ((self.n, self.clock, self.ending),)
 
 
 def advance(s: Scheduler, n: int, until: float, ends: bool) -> list[ev.StepFinished]:
@@ -110,9 +117,7 @@ def _stretches(
         taken, began, clock = executor.look_ahead(len(alive), kv, min(end, n) - done, clock, until)
         done += taken
         ending = [i for i in alive if left[i] == done]
-        if ending and taken > 1:  # what is held just before an end is never less than after it: tell of both
-            stretches.append(Stretch(taken - 1, began, alive, []))
-        stretches.append(Stretch(1 if ending else taken, clock, alive, ending))
+        stretches.append(Stretch(taken, began, clock, alive, ending))
         if done < end or done == n or clock >= until:
             return stretches
         kv += len(alive) * taken - sum([requests[i].device_len + done for i in ending])
@@ -147,21 +152,24 @@ def _take(
 ) -> list[ev.StepFinished]:
     """Leave behind what the stretches leave behind."""
     events, done, given, size = [], 0, 0, len(requests)
-    for n, clock, alive, ending in stretches:
-        done += n
-        before, given = given, bisect_left(wanted, done * size)
-        if _give(s.cache, requests, wanted[before:given], done - 1):
-            s.prefill.retest = True
-        executor.be_at(clock)
-        s.batches += n
-        last = Decoded(s.batches, tuple([requests[i].uid for i in alive]))
-        if ending:
-            ended = [requests[i] for i in ending]
-            _catch_up(executor, ended, done, clock)
-            for request in ended:
-                received(s, request)
-            release_completed(s)
-        events.append(s.announce(last, last, n))
+    for stretch in stretches:
+        alive = stretch.alive
+        uids = tuple([requests[i].uid for i in alive])
+        for n, clock, ending in stretch.told():
+            done += n
+            before, given = given, bisect_left(wanted, done * size)
+            if _give(s.cache, requests, wanted[before:given], done - 1):
+                s.prefill.retest = True
+            executor.be_at(clock)
+            s.batches += n
+            if ending:
+                ended = [requests[i] for i in ending]
+                _catch_up(executor, ended, done, clock)
+                for request in ended:
+                    received(s, request)
+                release_completed(s)
+            last = Decoded(s.batches, uids)
+            events.append(s.announce(last, last, n))
     _catch_up(executor, [requests[i] for i in alive if left[i] > done], done, clock)
     s.table.take_writes()  # who knows its tokens beforehand reads no KV
     s.cache.take_poison()

@@ -43,7 +43,12 @@ class CacheManager:
 
     @property
     def owned(self) -> int:
-        return self.num_pages - self.free - self.prefix.evictable - self.prefix.protected
+        return self.counts()[2]
+
+    def counts(self) -> tuple[int, int, int, int, int, int]:
+        """Free, reserved, owned, evictable, protected and pending pages."""
+        free, evictable, protected = self.allocator.num_free, self.prefix.evictable, self.prefix.protected
+        return free, self.reserved, self.num_pages - free - evictable - protected, evictable, protected, self.pending
 
     # -- taking pages ------------------------------------------------------------------------------------------------
 

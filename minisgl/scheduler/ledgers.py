@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from minisgl.core import Request
 from minisgl.events.integrity import violations
-from minisgl.events.state import CACHE, FREE, RequestState, RowState, entry, initial_state
+from minisgl.events.state import CACHE, COUNTERS, FREE, RequestState, RowState, entry, initial_state
 
 if TYPE_CHECKING:
     from minisgl.scheduler.scheduler import Scheduler
@@ -46,7 +46,7 @@ def ledger_state(s: Scheduler) -> dict:
     state["waiting"] = [r.uid for r in s.prefill.waiting]
     state["running"] = sorted(s.running)
     state["flight"] = [{"batch": batch.number, "uids": list(batch.uids)} for batch, _ in s.flying]
-    state["counters"] = s.counters()
+    state["counters"] = dict(zip(COUNTERS, s.counters(), strict=True))
     return state
 
 

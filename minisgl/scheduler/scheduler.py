@@ -21,6 +21,7 @@ from minisgl.events import types as ev
 from minisgl.events.bus import EventBus, Subscription
 from minisgl.events.fold import Fold
 from minisgl.events.snapshot import Snapshot
+from minisgl.events.state import COUNTERS
 from minisgl.scheduler.advance import Decoded, DecodesAhead, advance
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.checkpoint import checkpoint, restore
@@ -177,15 +178,13 @@ class Scheduler:
         self.steps += steps
         batch = launched or processed
         event = ev.StepFinished(
-            step=self.steps,
-            t=self.executor.now(),
+            *((batch.phase, batch.uids, batch.num_tokens) if batch else ("idle", (), 0)),
+            *self.counters(),
             launched=launched.number if launched else None,
             processed=processed.number if processed else None,
             processed_uids=processed.uids if processed else (),
-            phase=batch.phase if batch else "idle",
-            uids=batch.uids if batch else (),
-            num_tokens=batch.num_tokens if batch else 0,
-            **self.counters(),
+            step=self.steps,
+            t=self.executor.now(),
         )
         self.bus.deliver(event)
         if self._check:
@@ -241,7 +240,7 @@ class Scheduler:
                 phase=batch.phase,
                 uids=batch.uids,
                 num_tokens=batch.num_tokens,
-                **self.counters(),
+                **dict(zip(COUNTERS, self.counters(), strict=True)),
             )
             self.bus.emit(ev.ForwardStarted, batch=batch.number)
         try:
@@ -346,19 +345,9 @@ class Scheduler:
 
     # -- looking in --------------------------------------------------------------------------------------------------
 
-    def counters(self) -> dict[str, Any]:
-        """The counters of ``events.Counters``, as of now: requests, and pages."""
-        cache = self.cache
-        return {
-            "waiting": len(self.prefill.waiting),
-            "running": len(self.running),
-            "free_pages": cache.free,
-            "reserved_pages": cache.reserved,
-            "owned_pages": cache.owned,
-            "evictable_pages": cache.prefix.evictable,
-            "protected_pages": cache.prefix.protected,
-            "pending_pages": cache.pending,
-        }
+    def counters(self) -> tuple[int, int, int, int, int, int, int, int]:
+        """The ``COUNTERS`` of an event, as of now: requests, and pages."""
+        return len(self.prefill.waiting), len(self.running), *self.cache.counts()
 
     def checkpoint(self) -> dict[str, Any]:
         """What the snapshot does not show and another scheduler needs to go on from here; drains what is in flight."""

@@ -47,8 +47,11 @@ class Arrival:
 
     def tokens(self) -> np.ndarray:
         """The prompt, int32 ``[tokens]``; read-only, so that whoever keeps it need not copy it."""
-        if isinstance(self.repeat, int) and self.repeat == 1:
-            return self.prompt[: self.length]
+        if isinstance(self.repeat, int):
+            if self.repeat == 1:
+                return self.prompt[: self.length]
+            if len(self.prompt) == 1:  # one token again and again, which takes no memory
+                return np.ndarray(self.prompt_len, np.int32, self.prompt, strides=(0,))
         whole = self.prompt.repeat(self.repeat)
         whole.flags.writeable = False
         return whole[: self.length]

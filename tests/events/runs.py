@@ -78,5 +78,11 @@ def record(config: dict, stops: tuple[int, ...], script: list[tuple]) -> Trace:
     return recorder.trace
 
 
-scripts = st.builds(lambda first, then: first + then, st.lists(_submits, max_size=6), st.lists(_actions, max_size=25))
+_begins = st.sampled_from([[], [], [("step",), ("step",), ("record",)]])  # some records begin with requests under way
+scripts = st.builds(
+    lambda first, begin, then: first + begin + then,
+    st.lists(_submits, max_size=6),
+    _begins,
+    st.lists(_actions, max_size=25),
+)
 traces = st.builds(record, configs, stops, scripts)

@@ -314,3 +314,16 @@ def test_a_prompt_is_the_arrivals_own_and_copied_no_second_time():
     assert np.shares_memory(request.prompt, arrival.prompt)
     many = Arrival(0.0, tokens, SamplingParams(), repeat=2, length=5).tokens()
     assert np.shares_memory(Run().scheduler.submit(many, SamplingParams()).prompt, many)
+
+
+def test_a_prompt_of_one_token_again_and_again_takes_no_memory():
+    arrival = Arrival(0.0, np.array([7], np.int32), SamplingParams(max_tokens=2), repeat=1_000, length=999)
+    tokens = arrival.tokens()
+    assert tokens.tolist() == [7] * 999 and not tokens.flags.writeable
+    assert np.shares_memory(tokens, arrival.prompt) and len(arrival.prompt) == 1
+    run = Run(num_pages=1_100, page_size=1, max_seq_len=1_100)
+    for cached in (0, 998):  # the radix cache takes it and finds it like any other
+        request = run.scheduler.submit(tokens, arrival.params)
+        assert np.shares_memory(request.prompt, arrival.prompt)
+        run.play()
+        assert request.cached_tokens == cached
