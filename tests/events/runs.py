@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from minisgl.errors import PoolTooSmallError, PromptTooLongError
@@ -86,3 +88,8 @@ scripts = st.builds(
     st.lists(_actions, max_size=25),
 )
 traces = st.builds(record, configs, stops, scripts)
+
+
+def all_seen(saw: Counter[str]) -> None:
+    """What was counted came up in some runs; not asked of runs that are others each time, where luck would decide."""
+    assert min(saw.values()) >= settings.default.derandomize, saw
