@@ -140,14 +140,17 @@ def main() -> None:
         kind = "come and go" if short else "decode"
         shown = (f"{ratios[v]:.3f}" for v in VARIANTS[1:])
         usual = f"{ratio(times, TENSORS, 'nobody'):.0f}x" if TENSORS in times else ""
-        rows.append((kind, running, page_size, *(microseconds[v] for v in (BASE, "all events")), *shown, usual))
+        rows.append(
+            (kind, running, page_size, *(microseconds[v] for v in (BASE, "nobody", "all events")), *shown, usual)
+        )
         results.append(
             {"load": kind, "running": running, "page_size": page_size, "us_per_step": microseconds, "ratio": ratios}
         )
     print(f"CPU time of a step by who listens: medians of {rounds} rounds of {steps} steps, variants in turns.")
-    print(f"First in microseconds, with {BASE} of the source and with everything recorded; then as multiples of")
-    print('the first. Last: what the same decode step takes with books in tensors, as a multiple of "nobody".\n')
-    head = ("requests", "running", "page size", "us, no events", "us, recorded", *VARIANTS[1:], TENSORS)
+    print(f"First in microseconds, with {BASE} of the source, with nobody listening and with everything recorded;")
+    print("then as multiples of the first. Last: what the same decode step takes with books in tensors, as a multiple")
+    print('of "nobody".\n')
+    head = ("requests", "running", "page size", "us, no events", "us, nobody", "us, recorded", *VARIANTS[1:], TENSORS)
     print(table(head, rows))
     print('\nThe two columns "nobody" run the same code: what differs between them is noise.')
     if options.json:

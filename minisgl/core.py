@@ -121,7 +121,6 @@ class Request:
     cached_len: int = 0
     device_len: int = 0
     done_len: int = 0  # KV computed for certain: where the last completed batch that named it ended
-    in_flight: int = 0  # batches launched and not yet processed that name it
     matched: int = 0  # tokens found in the prefix cache at its last admission
     cached_tokens: int = 0  # the same, at its first: what it had computed itself is no gain
     row: int = -1
@@ -223,7 +222,7 @@ class Batch:
 
     @property
     def num_tokens(self) -> int:
-        return sum(self.ends) - sum(self.starts)
+        return len(self.uids) if self.phase == "decode" else sum(self.ends) - sum(self.starts)
 
 
 @dataclass(slots=True)

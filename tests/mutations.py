@@ -47,6 +47,7 @@ ORDER, ADMISSION, RETRACTION, PHASE = (
     f"tests/scheduler/test_policies.py::Test{name}" for name in ("Order", "Admission", "Retraction", "Phase")
 )
 REFUSED = f"{CASES}::test_19_20_a_bad_request_fails_alone"
+DECODING = "tests/scheduler/test_decoding.py"
 REPLAY, LIVE = "tests/sim/test_replay.py", "tests/scheduler/test_settings.py"
 FREE_LIST, TREE = "tests/kvcache/test_allocator.py", "tests/kvcache/test_radix.py"
 NATIVE = "tests/kernel/test_native.py"
@@ -110,14 +111,14 @@ MUTATIONS = (
         case=5,
         broken="an aborted request's pages are freed while a batch in flight writes to them",
         file=CACHE,
-        edits={"pending = request.in_flight > 0": "pending = False"},
+        edits={"        ps, old, n = self.page_size,": "        pending = False\n        ps, old, n = self.page_size,"},
         test=f"{OVERLAP}::test_05_abort_while_in_flight",
     ),
     Mutation(
         case=6,
         broken="a row is given away while the extra step still writes to it",
         file=LEAVING,
-        edits={"if request.row >= 0 and not request.in_flight:": "if request.row >= 0:"},
+        edits={"if request.row >= 0 and not s.names(request):": "if request.row >= 0:"},
         test=f"{OVERLAP}::test_06_a_row_is_not_given_away_while_the_extra_step_writes_to_it",
     ),
     Mutation(
@@ -642,6 +643,24 @@ MUTATIONS = (
         test=f"{CASES}::TestAbort::test_at_any_step",
     ),
     Mutation(
+        broken="who has left is still among those who decode",
+        file=LEAVING,
+        edits={"    s.decoding = None\n": ""},
+        test=f"{DECODING}::test_every_random_run",
+    ),
+    Mutation(
+        broken="what was reckoned for all who decode outlives a batch of some of them",
+        file=SCHEDULER,
+        edits={"            self.decoding = None\n            decodes": "            decodes"},
+        test=f"{DECODING}::test_a_policy_may_let_some_of_them_wait",
+    ),
+    Mutation(
+        broken="they go on together though one of them has all its tokens",
+        file="scheduler/decoding.py",
+        edits={"return self.left > 0": "return True"},
+        test=f"{DECODING}::test_every_random_run",
+    ),
+    Mutation(
         broken="an aborted request keeps its promise",
         file=LEAVING,
         edits={"        s.cache.reserve(request, -request.reserved)\n": ""},
@@ -656,7 +675,7 @@ MUTATIONS = (
     Mutation(
         broken="an aborted request's row comes back a step late",
         file=LEAVING,
-        edits={"    if request.row >= 0 and not request.in_flight:\n        _release(s, request)\n": ""},
+        edits={"    if request.row >= 0 and not s.names(request):\n        _release(s, request)\n": ""},
         test=f"{CASES}::TestAbort::test_gives_row_and_pages_to_who_is_admitted_in_the_same_step",
     ),
     Mutation(

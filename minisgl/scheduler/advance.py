@@ -171,6 +171,7 @@ def _take(
             last = Decoded(s.batches, uids)
             events.append(s.announce(last, last, n))
     _catch_up(executor, [requests[i] for i in alive if left[i] > done], done, clock)
+    s.decoding = None
     s.table.take_writes()  # who knows its tokens beforehand reads no KV
     s.cache.take_poison()
     return events

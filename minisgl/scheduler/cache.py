@@ -93,14 +93,14 @@ class CacheManager:
             return False
         evicts = total > self.free
         pages = self.take(total)
-        takers = list(compress(requests, missing))
-        counts = list(filter(None, missing))
-        self.give(takers, counts, pages)
+        if 0 in missing:
+            requests, missing = list(compress(requests, missing)), list(filter(None, missing))
+        self.give(requests, missing, pages)
         if self.bus:
             self.bus.emit(
                 ev.PagesAllocated,
-                uids=tuple([r.uid for r in takers]),
-                counts=tuple(counts),
+                uids=tuple([r.uid for r in requests]),
+                counts=tuple(missing),
                 pages=tuple(pages),
             )
         return evicts
@@ -118,6 +118,8 @@ class CacheManager:
         """Let allocated pages be the next ones of these requests' rows, ``counts[i]`` of each in turn."""
         rows, firsts = [r.row for r in requests], [len(r.pages) for r in requests]
         self.table.write(PageWrites(rows, firsts, counts, pages))
+        if len(pages) == len(requests):
+            return self.give_each(requests, pages)
         done = kept = 0
         for request, n in zip(requests, counts, strict=True):
             request.pages += pages[done : done + n]
@@ -133,24 +135,26 @@ class CacheManager:
 
     def give_each(self, requests: Sequence[Request], pages: Sequence[int]) -> None:
         """The same, one page to each in turn, where no device need be told."""
-        kept = 0
+        beyond = 0
         for request, page in zip(requests, pages, strict=True):
             request.pages.append(page)
-            if request.reserved:
-                request.reserved -= 1
-                kept += 1
-        self.reserved -= kept
+            promised = request.reserved
+            if promised:
+                request.reserved = promised - 1
+            else:
+                beyond += 1
+        self.reserved -= len(pages) - beyond
 
     # -- giving them back --------------------------------------------------------------------------------------------
 
-    def handoff(self, request: Request, finished: bool) -> None:
+    def handoff(self, request: Request, finished: bool, pending: bool) -> None:
         """Give the KV that is done, tokens ``[0, done_len)``, to the prefix cache: the four segments of DESIGN 4.4.
 
-        INVARIANT: nothing is released while a batch in flight can still touch it. What such a batch names waits for
-        it: pages in ``waiting``, and the prefix under the lock that a finished request then keeps until ``release``.
+        INVARIANT: nothing is released while a batch in flight can still touch it. If such a batch names the request
+        (``pending``), all waits for it: pages in ``waiting``, and the prefix under the lock that a finished request
+        then keeps until ``release``.
         """
         ps, old, n = self.page_size, request.handle, request.done_len
-        pending = request.in_flight > 0
         released = self.waiting if pending else self._gathered
         keeps = not finished or pending
         pages = request.pages[:]  # the pages to free must be read before the row is rewritten

@@ -19,21 +19,20 @@ def received(s: Scheduler, request: Request) -> None:
     elif request.remain_len == 0:
         finish(s, request, "length")
     elif request.done_len == request.prefill_len:
-        s.cache.handoff(request, finished=False)
+        s.cache.handoff(request, finished=False, pending=s.names(request))
         s.prefill.retest = True
 
 
 def finish(s: Scheduler, request: Request, reason: str) -> None:
     """End a request. Its pages go to the cache and to the free list, its row back, unless a batch names them."""
     if request.row >= 0:
-        s.cache.handoff(request, finished=True)
+        s.cache.handoff(request, finished=True, pending=s.names(request))
         s.cache.reserve(request, -request.reserved)
         _unseat(s, request)
         s.leaving.append(request)
     else:
         s.prefill.waiting.remove(request)
     request.status, request.finish_reason = "finished", reason
-    s.decoded = [], ()  # an idle engine keeps nobody alive
     del s.requests[request.uid]
     s.prefill.retest = True
     if s.bus:
@@ -44,7 +43,7 @@ def finish(s: Scheduler, request: Request, reason: str) -> None:
             num_output=len(request.output_ids),
             error=error_text(request.error),
         )
-    if request.row >= 0 and not request.in_flight:
+    if request.row >= 0 and not s.names(request):
         _release(s, request)
 
 
@@ -53,7 +52,6 @@ def fail(s: Scheduler, batch: Batch, requests: list[Request], failure: Exception
     now = s.executor.now()
     s.bus.emit(ev.ForwardFinished, batch=batch.number, started=now, finished=now, error=error_text(failure))
     for request in requests:
-        request.in_flight -= 1
         if not request.finished:
             request.error = failure
             finish(s, request, "error")
@@ -86,7 +84,7 @@ def retract_last(s: Scheduler, scheduled: list[Request]) -> bool:
 
 def release_completed(s: Scheduler) -> None:
     """Everything that no batch in flight names any more goes back."""
-    for request in [r for r in s.leaving if not r.in_flight]:
+    for request in [r for r in s.leaving if not s.names(r)]:
         _release(s, request)
     s.cache.free_gathered()
 
@@ -105,5 +103,6 @@ def _release(s: Scheduler, request: Request) -> None:
 def _unseat(s: Scheduler, request: Request) -> None:
     """It is in no further batch."""
     s.running.pop(request.uid, None)
+    s.decoding = None
     if s.prefill.chunked is request:
         s.prefill.chunked = None

@@ -45,7 +45,7 @@ def ledger_state(s: Scheduler) -> dict:
     state["requests"] |= {r.uid: _request(r) for r in s.prefill.waiting}
     state["waiting"] = [r.uid for r in s.prefill.waiting]
     state["running"] = sorted(s.running)
-    state["flight"] = [{"batch": batch.number, "uids": list(batch.uids)} for batch, _ in s.flying]
+    state["flight"] = [{"batch": batch.number, "uids": list(batch.uids)} for batch, *_ in s.flying]
     state["counters"] = dict(zip(COUNTERS, s.counters(), strict=True))
     return state
 

@@ -25,6 +25,7 @@ from minisgl.events.state import COUNTERS
 from minisgl.scheduler.advance import Decoded, DecodesAhead, advance
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.checkpoint import checkpoint, restore
+from minisgl.scheduler.decoding import Decoding, columns
 from minisgl.scheduler.executor import Executor
 from minisgl.scheduler.inbox import Inbox
 from minisgl.scheduler.leaving import fail, received, release_completed, retract_last
@@ -69,8 +70,9 @@ class Scheduler:
         self.leaving: list[Request] = []  # finished, their rows named by a batch in flight
         self.inbox = Inbox(config, vocab_size, stop_tokens, executor.now)
         self.batches = 0  # launched so far
-        self.flying: deque[tuple[Batch, list[Request]]] = deque()  # launched, not yet processed
-        self.decoded: tuple[list[Request], tuple] = [], ()  # who decoded in the last batch, and its columns
+        # launched, not yet processed; the last is whether anybody's prompt or max_tokens may end with it
+        self.flying: deque[tuple[Batch, list[Request], bool]] = deque()
+        self.decoding: Decoding | None = None  # who decodes, if nothing else happened to them since
         self.stepping = False
         if start:
             restore(self, *start)
@@ -201,11 +203,19 @@ class Scheduler:
         """Batches launched and not yet processed."""
         return len(self.flying)
 
+    def names(self, request: Request) -> bool:
+        """Does a batch in flight compute something for it?"""
+        return any([request in requests for _, requests, _ in self.flying])
+
     def _launch(self) -> tuple[Batch | None, Batch | None]:
         """Put a batch together and launch it; the second is the batch in flight, if its pages had to be waited for."""
         requests = self.phase(self.prefill, self._decodable)
         drained = None
-        missing = self.cache.missing(requests)
+        group = self.decoding
+        if group and group.left is not None and requests == group.requests:
+            missing = group.missing()
+        else:
+            missing = self.cache.missing(requests)
         short = self.cache.short(requests, missing)
         while short:
             if self.flying:
@@ -221,14 +231,8 @@ class Scheduler:
         if self.cache.allocate(requests, missing):
             self.prefill.retest = True
 
-        batch = self._batch(requests)
-        for request, samples in zip(requests, batch.samples, strict=True):
-            if request.status == "prefill":
-                self._prefills(request, samples)
-            length = request.cached_len = request.device_len
-            request.device_len = length + samples  # if it samples, the device knows one token more
-            request.in_flight += 1
-        self.flying.append((batch, requests))
+        batch, closing = self._batch(requests)
+        self.flying.append((batch, requests, closing))
         if self.bus:
             self.bus.emit(
                 ev.BatchScheduled,
@@ -266,30 +270,38 @@ class Scheduler:
 
     def _decodable(self) -> list[Request]:
         """Who may have one more token, by uid."""
-        running = self.running
-        return [r for uid in sorted(running) if (r := running[uid]).device_len < r.end]
+        if not self.decoding or not self.decoding.again():
+            running = self.running
+            able = [r for uid in sorted(running) if (r := running[uid]).device_len < r.end]
+            self.decoding = Decoding(able, self.config.page_size)
+        return self.decoding.requests
 
-    def _batch(self, requests: list[Request]) -> Batch:
-        """What the next forward of these requests is: the ledgers as they stand, and all writes since the last one."""
+    def _batch(self, requests: list[Request]) -> tuple[Batch, bool]:
+        """What the next forward of these requests is, with all writes since the last one; their lengths move on.
+
+        Also, whether anybody's prompt or ``max_tokens`` may end with it.
+        """
         self.batches += 1
-        starts = tuple([r.cached_len for r in requests])
-        ends = tuple([r.device_len for r in requests])
         page_writes, token_writes = self.table.take_writes()
         poison = self.cache.take_poison()
-        phase, (those, columns) = "decode", self.decoded
-        if those != requests:  # else they decode again: only lengths differ
+        group = self.decoding
+        if group and requests == group.requests:
+            starts, ends = group.launch()
+            phase, closing = "decode", not group.left
+            uids, rows, samples, params, seeds = group.columns
+        else:
+            self.decoding = None
             decodes = sum([r.status == "running" for r in requests])
             phase = "mixed" if 0 < decodes < len(requests) else "decode" if decodes else "prefill"
-            columns = (
-                tuple([r.uid for r in requests]),
-                tuple([r.row for r in requests]),
-                tuple([r.device_len >= r.prefill_len for r in requests]),
-                tuple([r.params for r in requests]),
-                tuple([r.seed for r in requests]),
-            )
-            self.decoded = (requests, columns) if phase == "decode" else ([], ())
-        uids, rows, samples, params, seeds = columns
-        return Batch(
+            closing = True
+            starts, ends = tuple([r.cached_len for r in requests]), tuple([r.device_len for r in requests])
+            uids, rows, samples, params, seeds = columns(requests)
+            for request, end, is_sampled in zip(requests, ends, samples, strict=True):
+                if request.status == "prefill":
+                    self._prefills(request, is_sampled)
+                request.cached_len = end
+                request.device_len = end + 1 if is_sampled else end  # then the device knows one token more
+        batch = Batch(
             number=self.batches,
             phase=phase,
             uids=uids,
@@ -303,14 +315,15 @@ class Scheduler:
             token_writes=token_writes,
             poison=poison,
         )
+        return batch, closing
 
     def _drained(self, reason: str, short: int = 0) -> None:
-        batch, _ = self.flying[0]
+        batch, *_ = self.flying[0]
         self.bus.emit(ev.PipelineDrained, batch=batch.number, reason=reason, short=short, pending=self.cache.pending)
 
     def _process(self) -> Batch:
         """Read the oldest batch in flight: append its tokens, end requests, hand KV over, free pages."""
-        batch, requests = self.flying.popleft()
+        batch, requests, closing = self.flying.popleft()
         self.cache.batch_completed()
         try:
             result = self.executor.collect()
@@ -330,7 +343,6 @@ class Scheduler:
                 dropped=tuple(compress([r.status == "finished" for r in requests], batch.samples)),
             )
         for request, token, end, samples in zip(requests, result.tokens, batch.ends, batch.samples, strict=True):
-            request.in_flight -= 1
             if request.status == "finished":  # it ended while this batch was in flight: nobody wants the token
                 continue
             request.done_len = end
@@ -338,7 +350,9 @@ class Scheduler:
                 continue
             output = request.output_ids
             output.append(token)
-            if token in request.stop_tokens or len(output) == request.max_tokens or end == request.prefill_len:
+            if token in request.stop_tokens or (
+                closing and (len(output) == request.max_tokens or end == request.prefill_len)
+            ):
                 received(self, request)
         release_completed(self)
         return batch

@@ -147,7 +147,6 @@ class CacheMachine(Machine):
             while r.num_tokens < r.device_len:
                 r.output_ids.append(r.num_tokens % 2)
             r.cached_len = r.device_len
-            r.in_flight = 1
         self.flying = batch
         if not waits:
             self.complete()
@@ -168,7 +167,6 @@ class CacheMachine(Machine):
         self.gathered += self.pending
         self.pending = []
         for r in self.flying:
-            r.in_flight = 0
             if not r.finished:
                 r.done_len = r.cached_len
         flying, self.flying = self.flying, []
@@ -194,33 +192,33 @@ class CacheMachine(Machine):
         if own["duplicate"]:
             self.saw("duplicates")
         released = own["duplicate"] if not finished else own["tail"] + own["duplicate"]
-        (self.pending if r.in_flight else self.gathered).extend(released)
-        if r.in_flight and released:
+        (self.pending if r in self.flying else self.gathered).extend(released)
+        if r in self.flying and released:
             self.saw("pending")
         if not finished:
             row[len(old) // self.page_size : hit // self.page_size] = self.tree.numbers(new[:hit])[
                 len(old) // self.page_size :
             ]
         self.tree.lock(old, -1)
-        keeps = not finished or r.in_flight
+        keeps = not finished or r in self.flying
         if keeps:
             self.tree.lock(new, 1)
         self.locked[r] = new if keeps else None
 
-        self.cache.handoff(r, finished)
+        self.cache.handoff(r, finished, pending=r in self.flying)
         event = self.handoffs[-1]
         assert [(name, a, b) for name, a, b, _ in event.segments()] == segments
         assert {name: list(pages) for name, _, _, pages in event.segments()} == own
-        assert (event.n, event.pending, event.finished) == (n, bool(r.in_flight), finished)
+        assert (event.n, event.pending, event.finished) == (n, r in self.flying, finished)
         if finished:
             r.status = "finished"
             self.cache.reserve(r, -r.reserved)
-            if not r.in_flight:
+            if r not in self.flying:
                 self.leave(r)
 
     def retract(self, which, really):
         """Who is in no batch is thrown out: its own pages go back, uncached, and what it shares stays."""
-        idle = [r for r in self.live if not r.in_flight]
+        idle = [r for r in self.live if r not in self.flying]
         if not idle or not really:
             return
         r = pick(idle, which)
@@ -279,7 +277,7 @@ class CacheMachine(Machine):
         if self.flying:
             self.complete()
         for r in self.live:
-            self.cache.handoff(r, True)
+            self.cache.handoff(r, True, pending=False)
             self.cache.reserve(r, -r.reserved)
             self.cache.release(r)
         self.cache.free_gathered()

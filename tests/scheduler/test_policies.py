@@ -195,7 +195,7 @@ class TestRetraction:
         run, (a, b) = self.until_then(make)
         (event,) = run.of(RequestRetracted)
         assert event.uid == b.uid and b.status == "waiting" and a.retractions == 0
-        assert (b.row, b.pages, b.reserved, b.handle, b.in_flight) == (-1, [], 0, None, 0)
+        assert (b.row, b.pages, b.reserved, b.handle) == (-1, [], 0, None) and not run.scheduler.names(b)
         (row,) = [e for e in run.of(RowReleased) if e.uid == b.uid]
         assert row.step == event.step and b.uid not in run.scheduler.running
 
