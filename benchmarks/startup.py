@@ -25,6 +25,13 @@ from minisgl import LLM, SamplingParams
 llm = LLM("smollm2-135m"{settings})
 llm.generate(["The capital of France is"] * 2, SamplingParams(max_tokens=16, ignore_eos=True), progress=False)
 """
+DASHBOARD = """
+import ipykernel.kernelapp
+from minisgl import LLM, SamplingParams
+from minisgl_widgets import Dashboard
+dash = Dashboard(LLM("smollm2-135m"))
+dash.run(["The capital of France is"] * 8, SamplingParams(max_tokens=64, ignore_eos=True))
+"""
 CASES = {
     "import minisgl": "import minisgl",
     "import minisgl.events": "import minisgl.events",
@@ -34,6 +41,7 @@ CASES = {
     'LLM("smollm2-135m"), from the cache': 'from minisgl import LLM; LLM("smollm2-135m")',
     "the same, and 2 x 16 tokens": SESSION.format(settings=""),
     "the same with num_pages=64": SESSION.format(settings=", num_pages=64"),
+    "what a notebook's kernel holds: a dashboard, 8 x 64 tokens": DASHBOARD,
 }
 
 
