@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import msgspec
 import numpy as np
@@ -495,6 +496,14 @@ class TestAnswer:
         assert all(f"  {said}" in repr(answer) and f"<li>{said}</li>" in html for said in answer.text.splitlines())
         assert html.count("<svg") == html.count("</svg>") == 1 and "<table>" in html and "<script" not in html
         assert 'fill="currentColor"' in answer.picture  # it must be readable on dark and on light
+
+    def test_where_its_picture_is_dropped_the_words_left_over_stand_apart_and_are_explained(self):
+        answer = explain(oracle(), "why waiting", 4)
+        left = re.sub("<[^>]*>", "", answer.picture)  # what a viewer that trusts nobody keeps
+        assert left.startswith(
+            "[A picture is left out here until the cell is run; the words in it: request 4 Steps 1 to 8"
+        )
+        assert " p step 1 step 8, after " in left and " ]p not enough pages" in left
 
     def test_texts_are_escaped(self):
         html = explain(recorded([1, 2, 3], then=[[1, 9, 9]]), "why missed", 1)._repr_html_()
