@@ -457,8 +457,8 @@ MUTATIONS = (
         broken="BatchScheduled's counters are taken before the batch's pages are",
         file=SCHEDULER,
         edits={
-            "        if self.cache.allocate(requests, missing):\n": (
-                "        counters = self.counters()\n        if self.cache.allocate(requests, missing):\n"
+            "        if self.cache.allocate(lacking):\n": (
+                "        counters = self.counters()\n        if self.cache.allocate(lacking):\n"
             ),
             "**dict(zip(COUNTERS, self.counters(), strict=True))": "**dict(zip(COUNTERS, counters, strict=True))",
         },
@@ -493,8 +493,8 @@ MUTATIONS = (
         broken="an eviction does not let a refused head be tested again",
         file=SCHEDULER,
         edits={
-            "if self.cache.allocate(requests, missing):\n            self.prefill.retest = True\n": (
-                "self.cache.allocate(requests, missing)\n"
+            "if self.cache.allocate(lacking):\n            self.prefill.retest = True\n": (
+                "self.cache.allocate(lacking)\n"
             )
         },
         test=f"{CASES}::test_an_eviction_lets_a_refused_head_be_tested_again",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from minisgl.core import Request
+from minisgl.scheduler.cache import Lacking
 
 
 class Decoding:
@@ -27,8 +28,8 @@ class Decoding:
             self.left = min([r.end - r.device_len for r in self.requests], default=0)
         return self.left > 0
 
-    def missing(self) -> list[int]:
-        """Pages that each row lacks for the next batch: as ``CacheManager.missing`` would find it."""
+    def lacking(self) -> Lacking:
+        """The pages that they lack for the next batch: as ``CacheManager.lacking`` would find it."""
         return self._lacking[self._next]
 
     def launch(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -44,15 +45,15 @@ class Decoding:
         return starts, ends
 
     @cached_property
-    def _lacking(self) -> list[list[int]]:
+    def _lacking(self) -> list[Lacking]:
         """The same for each of the next ``page_size`` batches; then it begins anew."""
         ps = self._page_size
-        lacking = [[0] * len(self.requests) for _ in range(ps)]
-        for i, r in enumerate(self.requests):
-            free = len(r.pages) * ps - r.device_len + 1  # tokens that its last page has room for
-            assert 0 <= free < ps, (r, len(r.pages))
-            lacking[free][i] = 1
-        return lacking
+        full: list[list[Request]] = [[] for _ in range(ps)]
+        for r in self.requests:
+            room = len(r.pages) * ps - r.device_len + 1  # tokens that its last page will still take
+            assert 0 <= room < ps, (r, len(r.pages))
+            full[room].append(r)
+        return [Lacking.of(those, [1] * len(those)) for those in full]
 
     @cached_property
     def columns(self) -> tuple[tuple, ...]:

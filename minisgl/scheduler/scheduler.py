@@ -213,10 +213,10 @@ class Scheduler:
         drained = None
         group = self.decoding
         if group and group.left is not None and requests == group.requests:
-            missing = group.missing()
+            lacking = group.lacking()
         else:
-            missing = self.cache.missing(requests)
-        short = self.cache.short(requests, missing)
+            lacking = self.cache.lacking(requests)
+        short = self.cache.short(lacking)
         while short:
             if self.flying:
                 self._drained("pages", short)
@@ -224,11 +224,11 @@ class Scheduler:
             elif not retract_last(self, requests):
                 break
             requests = [r for r in requests if r.row >= 0]
-            missing = self.cache.missing(requests)
-            short = self.cache.short(requests, missing)
+            lacking = self.cache.lacking(requests)
+            short = self.cache.short(lacking)
         if not requests:
             return None, drained
-        if self.cache.allocate(requests, missing):
+        if self.cache.allocate(lacking):
             self.prefill.retest = True
 
         batch, closing = self._batch(requests)
