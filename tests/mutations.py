@@ -651,8 +651,14 @@ MUTATIONS = (
     Mutation(
         broken="what was reckoned for all who decode outlives a batch of some of them",
         file=SCHEDULER,
-        edits={"            self.decoding = None\n            decodes": "            decodes"},
+        edits={"self.decoding = group = None": "group = None"},
         test=f"{DECODING}::test_a_policy_may_let_some_of_them_wait",
+    ),
+    Mutation(
+        broken="a stop token is overlooked where all go on together",
+        file="scheduler/decoding.py",
+        edits={"if not self._stops.isdisjoint(tokens):": "if False:"},
+        test=f"{OVERLAP}::test_03_a_stop_token_is_seen_one_step_late_and_nothing_follows_it",
     ),
     Mutation(
         broken="they go on together though one of them has all its tokens",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 from minisgl.core import Request
@@ -43,6 +44,20 @@ class Decoding:
             self.left -= 1
             self._next = (self._next + 1) % self._page_size
         return starts, ends
+
+    def receive(self, tokens: Sequence[int], ends: Sequence[int]) -> bool:
+        """Append each one's token of a batch that ended there; not if one of them ends somebody."""
+        if not self._stops.isdisjoint(tokens):
+            return False
+        for request, token, end in zip(self.requests, tokens, ends, strict=True):
+            request.done_len = end
+            request.output_ids.append(token)
+        return True
+
+    @cached_property
+    def _stops(self) -> frozenset[int]:
+        """Tokens that end any of them."""
+        return frozenset().union(*[r.stop_tokens for r in self.requests])
 
     @cached_property
     def _lacking(self) -> list[Lacking]:
