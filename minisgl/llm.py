@@ -250,7 +250,7 @@ class LLM:
     def about(self) -> dict[str, Any]:
         """What a recorded run says of its origin: model, tokenizer, configuration, and the library that computed it.
 
-        ``shape`` is what the size of KV depends on: see ``minisgl.size``.
+        ``shape`` is what the size of KV and of the weights depends on: see ``minisgl.size``.
         """
         model = self.model_config
         return {
@@ -262,6 +262,7 @@ class LLM:
                 "kv_heads": model.num_kv_heads,
                 "head_dim": model.head_dim,
                 "params": model.params,
+                "int8_bytes": model.int8_bytes,
             },
             "config": asdict(self.config),
             "stop_tokens": list(self._stop_tokens),
