@@ -19,6 +19,7 @@ from minisgl.events.snapshot import Snapshot
 from minisgl.events.types import Event, StepFinished
 from minisgl.events.until import Condition, Stop, run_until
 from minisgl.outputs import Detokenizer, Output, Outputs, Piece
+from minisgl.progress import progress_bar
 from minisgl.prompts import listed, tokens_of
 from minisgl.scheduler import Scheduler
 from minisgl.sim.rewind import rewound, steps_up_to
@@ -336,9 +337,7 @@ class LLM:
         return self.scheduler.submit(tokens_of(prompt, self.encode), params, client_id)
 
     def _run(self, requests: list[Request], progress: bool, interrupted: list) -> None:
-        from tqdm.auto import tqdm
-
-        with tqdm(total=len(requests), desc="generate", unit="request", delay=2, disable=not progress) as bar:
+        with progress_bar("generate", "request", total=len(requests), show=progress) as bar:
             while not interrupted and not all(r.finished for r in requests):
                 # another thread's step may have been the one that finished them, so only both together are wrong
                 if self.step() is None and not all(r.finished for r in requests):
