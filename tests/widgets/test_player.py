@@ -54,6 +54,27 @@ def test_nothing_lies_beyond_the_player_and_nothing_moves(chromium: Any, tmp_pat
     page.context.close()
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_asking_for_a_number_of_pages_takes_no_further_room(chromium: Any, tmp_path: Path, live: bool) -> None:
+    page = Opened(chromium, export_html(runs.load("reserve"), tmp_path / "run.html"))
+    page.page.evaluate("(live) => { stage.stage.player.live.hidden = !live; }", live)
+    for width in (560, 800, 900, 1030, 1150, 1280, 1500):
+        page.page.set_viewport_size({"width": width, "height": 720})
+        found = []
+        for kind in ("refusal", "free"):
+            page.page.locator(".msgl-breakkind").select_option(kind)
+            page.settle()
+            found.append(page.page.evaluate(PARTS))
+        assert found[1]["lost"] == [], width
+        fields, around = found[1]["places"], found[0]["places"]
+        assert len(fields) == len(around) + 1 and all(box in fields for box in around), f"nothing moves at {width}"
+        if width >= 1030:
+            (_, top, _, bottom) = fields[-1]
+            assert bottom - top < 50, f"one row at {width}"
+    assert page.problems == []
+    page.context.close()
+
+
 def test_a_run_without_steps_is_drawn_and_then_rests(chromium: Any, tmp_path: Path) -> None:
     with Recorder(FakeLLM(), "nothing yet") as recorder:
         pass
