@@ -17,8 +17,8 @@ from minisgl_widgets.capacity import sizing
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.record import Encoder
+from tests.widgets.exported import Opened, accessible
 from tests.widgets.packed import parts_of
-from tests.widgets.test_export import Opened, accessible
 
 RUN = runs.shared_preface
 

@@ -11,8 +11,8 @@ from minisgl.events.recorder import Recorder
 from minisgl_widgets import runs
 from minisgl_widgets.export import export_html
 from minisgl_widgets.side_by_side import SideBySide
+from tests.widgets.exported import Opened
 from tests.widgets.fake_llm import FakeLLM
-from tests.widgets.test_export import Opened
 
 PARTS = """() => {
   const seen = (el) => el.getClientRects().length;
