@@ -579,7 +579,12 @@ class TestSizeOfARun:
         trace.about["config"]["quantize"] = "int8"
         answer = size(trace, length=10)
         assert (answer.facts["weight_bytes"], answer.facts["bytes_per_token"]) == (1000, 128)
-        assert "GiB of weights (int8; their scales come on top)" in answer.text
+        assert "GiB of weights (int8; their scales come on top)" in answer.text  # an older record does not know them
+        trace.about["shape"] |= {"int8_bytes": 1100}
+        answer = size(trace, length=10)
+        assert answer.facts["weight_bytes"] == 1100 and "GiB of weights (int8, with their scales)" in answer.text
+        trace.about["config"]["quantize"] = None
+        assert size(trace).facts["weight_bytes"] == 4000
 
     def test_a_record_of_another_program(self):
         trace = oracle()
