@@ -114,6 +114,20 @@ def test_refused_prompts_are_shown_with_their_numbers_and_the_rest_runs() -> Non
     assert dash.errors == [] and dash._controls.error.value == ""
 
 
+def test_what_is_said_wraps_in_a_box_that_keeps_its_height() -> None:
+    """Nothing of a sentence is cut, and the views below do not move when there is more to say."""
+    dash = make()
+    controls = dash._controls
+    (box,) = [row for row in controls.rows if controls.status in every_widget(row)]
+    assert controls.error in every_widget(box)
+    assert box.layout.height.endswith("px") and box.layout.overflow == "auto", "beyond that it scrolls"
+    for line in (controls.status, controls.error):
+        assert (line.layout.height, line.layout.flex) == ("auto", "0 0 auto"), "as high as it needs"
+    dash.run([[], [5, 1000]])
+    for line in (controls.status, controls.error):
+        assert line.value and "nowrap" not in line.value
+
+
 def test_equal_refusals_are_shown_once() -> None:
     dash = make()
     dash.add([[1], [], [2], [], [5, 1000], []])
