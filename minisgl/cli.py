@@ -21,6 +21,7 @@ from minisgl.errors import MinisglError
 from minisgl.events.export import FORMATS, export
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
+from minisgl.events.words import count
 
 TABLES = ("requests", "steps", "admissions", "handoffs", "pages")
 HEAD = 20  # rows and lines that an overview shows
@@ -114,7 +115,7 @@ def _overview(trace: Trace) -> None:
     lines = trace.table().splitlines()
     print("\n".join(lines[: HEAD + 1]))
     if len(lines) > HEAD + 1:
-        print(f"... and {len(lines) - HEAD - 1} more batches")
+        print(f"... and {count(len(lines) - HEAD - 1, 'more batch', 'more batches')}")
 
 
 def _settings(value: Any) -> str:
@@ -152,7 +153,8 @@ def _check(args: argparse.Namespace) -> int:
     found = trace.check()
     for step, violation in found:
         print(f"step {step}: {violation}")
-    print(f"{trace!r}: {f'{len(found)} broken rules' if found else 'sound, every page had one owner at every step'}")
+    verdict = count(len(found), "broken rule") if found else "sound, every page had one owner at every step"
+    print(f"{trace!r}: {verdict}")
     return 1 if found else 0
 
 

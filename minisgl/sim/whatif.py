@@ -17,6 +17,7 @@ from minisgl.events.recorder import Recorder
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
 from minisgl.events.types import SettingsChanged
+from minisgl.events.words import count
 from minisgl.scheduler.settings import NOT_OF_THE_SCHEDULER
 from minisgl.sim.costs import DEFAULT, CostModel
 from minisgl.sim.fit import fit
@@ -115,7 +116,8 @@ class WhatIf:
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return f"<b>{escape(said(self.changes) or 'nothing changes')}</b>{self.table._repr_html_()}<ul>{notes}</ul>"
+        what = escape(said(self.changes) or "nothing changes")
+        return f"<p><b>{what}</b></p>{self.table._repr_html_()}<ul>{notes}</ul>"
 
 
 class Sweep:
@@ -228,8 +230,8 @@ def _notes(record: Trace, workload: Workload, changes: dict[str, Any]) -> list[s
     beyond = sum(len(a.output) < a.params.max_tokens for a in workload.arrivals)
     if beyond and (changes.get("max_tokens", 1.0) > 1.0 or changes.get("ignore_eos")):
         notes.append(
-            f"{beyond} requests may go on beyond what the record knows of them: their further tokens are drawn, which "
-            "matters only if another prompt would have continued with the real ones"
+            f"{count(beyond, 'request')} may go on beyond what the record knows of them: their further tokens are "
+            "drawn, which matters only if another prompt would have continued with the real ones"
         )
     return notes
 

@@ -136,6 +136,11 @@ def test_a_watched_run_can_be_given_up(trace):
     assert seen[0] == 0.0 and seen == sorted(seen) and len(seen) > 2
 
 
+def test_as_html_the_change_has_a_line_of_its_own(trace):
+    html = whatif(trace, COSTS, num_pages=32)._repr_html_()
+    assert html.startswith("<p><b>num_pages=32</b></p><b>what if</b>: ")
+
+
 def test_who_is_refused_and_why(trace):
     after = whatif(trace, COSTS, num_pages=10).after
     assert [e.uid for e in after.refusals] == after.requests.uid.tolist() == list(range(30))

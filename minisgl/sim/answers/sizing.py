@@ -109,7 +109,8 @@ def size(
             f"{need * page / GIB:.2f} GiB."
         )
         if pages is not None:
-            said.append("They fit." if need <= pages else f"They do not fit: {need - pages:,} pages are missing.")
+            are = "page is" if need - pages == 1 else "pages are"
+            said.append("They fit." if need <= pages else f"They do not fit: {need - pages:,} {are} missing.")
     if shape.params:
         int8 = run.get("quantize") == "int8"
         weights = shape.params * (1 if int8 else BYTES[dtype])
