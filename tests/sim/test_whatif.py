@@ -106,7 +106,11 @@ def test_a_sweep_finds_the_cliff(trace):
     assert curve.table.refused[0] == 30 and curve.table.finished[1:].tolist() == [30] * 8
     ttft = curve.table.ttft_mean
     assert ttft[1] > ttft[-1] and curve.cliff in curve.values[1:]
-    assert "cliff at num_pages=" in repr(curve)
+    low, high = curve.between
+    assert low == curve.cliff < high == curve.values[curve.values.index(low) + 1], "the best is among the large pools"
+    assert f"cliff between num_pages={low} and {high})" in repr(curve)
+    other_way = sweep(trace, COSTS, num_pages=curve.values[::-1])
+    assert (other_way.cliff, other_way.between) == (low, (high, low))
 
 
 def test_a_sweep_of_names_and_of_what_cannot_be(trace):

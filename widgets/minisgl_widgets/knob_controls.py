@@ -98,7 +98,7 @@ def _slider(knob: Knob) -> W.SelectionSlider:
         description=knob.name,
         tooltip=knob.tooltip,
         style=LABEL,
-        layout=W.Layout(width="370px"),
+        layout=W.Layout(width="410px"),
     )
     slider.add_class("msgl-knob")
     return slider
@@ -118,7 +118,7 @@ def _choice(knob: Knob) -> W.Dropdown:
         description=knob.name,
         tooltip=knob.tooltip,
         style={"description_width": "85px"},
-        layout=W.Layout(width="270px"),
+        layout=W.Layout(width="265px"),
     )
 
 
