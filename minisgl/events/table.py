@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Container, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from html import escape
 from importlib import import_module
@@ -12,7 +13,7 @@ import numpy as np
 from minisgl.errors import MissingLibraryError
 from minisgl.events.words import count
 
-HEAD = 10  # rows that a repr shows
+HEAD, WIDTH = 10, 110  # rows that a repr shows, and characters of a line
 
 
 class Table(Mapping[str, np.ndarray]):
@@ -111,7 +112,8 @@ class Table(Mapping[str, np.ndarray]):
         if shown < len(self):
             lines.append(f"... and {count(len(self) - shown, 'more row')}")
         if len(fitting) < len(cells):
-            lines.append(f"... and columns {', '.join(c for c in cells if c not in fitting)}")
+            left_out = f"... and columns {', '.join(c for c in cells if c not in fitting)}"
+            lines += textwrap.wrap(left_out, max(width or 0, 40), subsequent_indent="    ")
         return "\n".join(lines)
 
     def _shown(self, most: int | None) -> int:
@@ -119,7 +121,7 @@ class Table(Mapping[str, np.ndarray]):
 
     def __repr__(self) -> str:
         size = f"{count(len(self), 'row')} of {count(len(self._columns), 'column')}"
-        return f"{self.name}: {size}\n{self.text(HEAD, 110)}"
+        return f"{self.name}: {size}\n{self.text(HEAD, WIDTH)}"
 
     def _repr_html_(self) -> str:
         shown = self._shown(HEAD)

@@ -14,7 +14,7 @@ from minisgl.config import EngineConfig
 from minisgl.errors import ConfigError, CostError, TraceError
 from minisgl.events.diff import Diff
 from minisgl.events.recorder import Recorder
-from minisgl.events.table import Table
+from minisgl.events.table import WIDTH, Table
 from minisgl.events.trace import Trace
 from minisgl.events.types import SettingsChanged
 from minisgl.events.words import count
@@ -162,7 +162,7 @@ class Sweep:
 
     def __repr__(self) -> str:
         cliff = "" if self.between is None else f", cliff between {self.name}={self.between[0]} and {self.between[1]}"
-        return f"Sweep({self.name}: {len(self.values)} values{cliff})\n{self.table.text()}"
+        return f"Sweep({self.name}: {len(self.values)} values{cliff})\n{self.table.text(width=WIDTH)}"
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()
