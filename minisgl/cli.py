@@ -149,7 +149,7 @@ def _owners_in_words(pages: Table) -> Table:
     """The table of pages as people read it: nobody has to know that -1 means free, -2 the prefix cache, or no node."""
     owners = [{FREE: "free", CACHE: "cache"}.get(owner, f"request {owner}") for owner in pages.owner.tolist()]
     nodes = ["" if node < 0 else str(node) for node in pages.node.tolist()]
-    columns = {**pages, "owner": owners, "node": nodes}
+    columns: dict[str, Any] = {**pages, "owner": owners, "node": nodes}
     return Table(pages.name, pages.units | {"owner": "text", "node": "text"}, list(columns.values()))
 
 

@@ -8,6 +8,7 @@ import signal
 import threading
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
+from html import escape
 
 import pytest
 
@@ -126,6 +127,14 @@ def test_what_is_said_wraps_in_a_box_that_keeps_its_height() -> None:
     dash.run([[], [5, 1000]])
     for line in (controls.status, controls.error):
         assert line.value and "nowrap" not in line.value
+
+
+def test_whoever_points_at_a_controls_name_reads_a_sentence() -> None:
+    controls = make()._controls
+    lists = [controls.until.choice, *controls.settings.controls.values()]
+    for control in (*lists, controls.max_tokens, controls.temperature, controls.ignore_eos, controls.speed):
+        assert control.description_allow_html and control.tooltip.endswith(".")
+        assert f'title="{escape(control.tooltip)}"' in control.description
 
 
 def test_equal_refusals_are_shown_once() -> None:

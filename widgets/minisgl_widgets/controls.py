@@ -15,7 +15,7 @@ from minisgl.core import SamplingParams
 from minisgl_widgets import palette
 from minisgl_widgets.breakpoint import Breakpoint
 from minisgl_widgets.live_settings import LiveSettings
-from minisgl_widgets.panel import WRAPPED, button, every_widget
+from minisgl_widgets.panel import WRAPPED, button, every_widget, named
 
 Prompt = str | Sequence[int]
 
@@ -76,18 +76,18 @@ class Controls:
             tooltip="One prompt per line; a line like [1, 2, 3] is token ids; empty lines are left out.",
         )
         narrow = {"layout": W.Layout(width="190px"), "style": {"description_width": "100px"}}
-        self.max_tokens = W.IntText(max_tokens, description="max_tokens", tooltip="new tokens at most", **narrow)
+        self.max_tokens = W.IntText(max_tokens, **named("max_tokens", "New tokens at most."), **narrow)
         self.temperature = W.FloatText(
-            temperature, description="temperature", step=0.1, tooltip="0: always the most probable token", **narrow
+            temperature, **named("temperature", "0: always the most probable token."), step=0.1, **narrow
         )
         self.ignore_eos = W.Checkbox(
-            ignore_eos, description="ignore_eos", indent=False, tooltip="do not stop at the model's end tokens"
+            ignore_eos, **named("ignore_eos", "Do not stop at the model's end tokens."), indent=False
         )
         options = [*((f"{s} step{'' if s == 1 else 's'}/s", s) for s in sorted({*SPEEDS, *([speed] if speed else [])}))]
         self.speed = W.SelectionSlider(
             options=[*options, ("as fast as it goes", math.inf)],
             value=speed or math.inf,
-            description="speed",
+            **named("speed", "Steps a second at most."),
             continuous_update=False,
             layout=W.Layout(width="340px"),
             style={"description_width": "45px"},
