@@ -154,8 +154,8 @@ def _owners_in_words(pages: Table) -> Table:
 
 
 def _width() -> int:
-    """The terminal's, or what COLUMNS says, or 80; --csv and --json have the columns that find no room."""
-    return shutil.get_terminal_size().columns
+    """The terminal's, or what COLUMNS says; no limit in a pipe. --csv and --json have the columns that find no room."""
+    return shutil.get_terminal_size((sys.maxsize, 0)).columns
 
 
 def _diff(args: argparse.Namespace) -> int:
