@@ -102,7 +102,7 @@ test("pages named in a broken rule", () => {
 test("texts", () => {
   assert.equal(ranges([3, 4, 5, 9]), "3-5, 9");
   assert.equal(ranges([]), "none");
-  assert.equal(textOf({ 1: "a", 2: " b" }, [1, 2, 7, 8]), "a b #7 #8");
+  assert.equal(textOf({ 1: "a", 2: " b" }, [1, 2, 7, 8]), "a b\u00a0#7\u00a0#8");
   assert.equal(visible("a b\nc\td"), "a b⏎c⇥d");
   assert.equal(visible(" a", true), "␣a");
   assert.equal(middle("abcdefghij", 5), "ab…ij");

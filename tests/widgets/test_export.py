@@ -364,7 +364,8 @@ def test_pointing_at_one_thing_marks_it_everywhere(opened: Opened, shared: Histo
     opened.scrub(step)
     uid = next(u for u, r in snap.requests.items() if r.node)
     row = opened.page.locator(f".msgl-request[data-uid='{uid}']")
-    row.hover()
+    beside_the_words = {"x": 33, "y": 13}
+    row.hover(position=beside_the_words)
     opened.settle()
     marked = opened.data(".msgl-hi")
     path, node_id = set(), snap.requests[uid].node
@@ -373,7 +374,7 @@ def test_pointing_at_one_thing_marks_it_everywhere(opened: Opened, shared: Histo
         node_id = snap.tree[node_id].parent
     assert {m["node"] for m in marked if "node" in m} == path
     assert {m["uid"] for m in marked if "uid" in m} == {str(uid)}
-    row.click()  # holds it
+    row.click(position=beside_the_words)  # holds it
     opened.page.locator("h1").hover()
     opened.settle()
     assert {m["node"] for m in opened.data(".msgl-hi") if "node" in m} == path
