@@ -237,7 +237,7 @@ class Opened:
         for line, test in zip(self.page.locator(".msgl-verdict").all_inner_texts(), snap.tests, strict=True):
             if test["verdict"] == "pages":
                 assert f"waits: needs {test['need']}, {test['reserved']} promised," in line
-            assert ("since step" in line) == (test["verdict"] != "admitted" and test["step"] < snap.step)
+            assert ("tested in step" in line) == (test["verdict"] != "admitted" and test["step"] < snap.step)
 
     def _check_requests(self, snap: Snapshot) -> None:
         shown = {int(row["uid"]): row for row in self.data(".msgl-request[data-uid]")}
@@ -527,7 +527,7 @@ def test_an_address_leads_back_to_what_was_seen(chromium: Any, shared: History, 
     page = Opened(chromium, path, "#step=9&node=2&view=chart,events")
     page.check(shared, 9)
     assert "2" in {m.get("node") for m in page.data(".msgl-node.msgl-hi")}
-    page.page.locator(".msgl-request[data-uid='1']").click()
+    page.page.locator(".msgl-request[data-uid='1']").click(position={"x": 33, "y": 13})  # beside the words
     page.page.wait_for_url("**#step=9&req=1&view=chart,events")
     again = Opened(chromium, path, "#step=9&req=1&view=chart,events")
     assert {m["uid"] for m in again.data(".msgl-request.msgl-hi")} == {"1"}

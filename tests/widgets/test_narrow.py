@@ -50,6 +50,26 @@ def test_no_tab_cuts_its_own_words_and_no_tab_moves(opened: Opened) -> None:
             assert tab.evaluate(CUT) == [], tab.inner_text()
 
 
+def test_a_telephone_scrolls_down_only(opened: Opened) -> None:
+    opened.page.set_viewport_size({"width": 400, "height": 720})
+    opened.settle()
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 400
+    opened.page.set_viewport_size({"width": 900, "height": 720})
+
+
+def test_what_is_copied_is_seen(opened: Opened) -> None:
+    opened.page.locator(".msgl-copy").click()
+    opened.page.locator(".msgl-copied").wait_for()
+    opened.scrub(3)
+    assert opened.page.locator(".msgl-copied").count() == 0
+
+
+def test_an_old_test_says_of_which_step_its_numbers_are(opened: Opened) -> None:
+    opened.scrub(9)
+    assert opened.text(".msgl-since") == "(tested in step 2)"
+    assert opened.text(".msgl-ledger .msgl-hint").startswith("step 2: ")
+
+
 def test_a_failed_request_looks_so_and_keeps_its_prompt(chromium: Any, tmp_path: Path) -> None:
     run = Run(num_pages=80)
     with Recorder(run, "some fail") as recorder:
