@@ -50,14 +50,14 @@ def multiply_seconds(flops: float, a: torch.Tensor) -> float:
     return (time.perf_counter() - started) * flops / (2 * len(a) ** 3)
 
 
-def kinds() -> list[str]:
-    """What can be run here."""
+def without_kernels(options: Namespace) -> None:
+    """Where the C++ kernels cannot be had, leave out what only they compute, and say so."""
     try:
         library()
     except KernelsMissingError as why:
-        print(f"int8: not run ({why})")
-        return [kind for kind in KINDS if kind != "int8"]
-    return list(KINDS)
+        print(f"PyTorch computes, without int8 and --profile: {why}")
+        options.kinds.remove("int8")
+        options.profile = False
 
 
 def engine(kind: str, threads: int | None) -> LLM:
@@ -109,15 +109,16 @@ def beside_the_limits(options: Namespace) -> None:
     steps = 9 if options.quick else 40
     cases = [(1, 200), (32, 200)] if options.quick else [(1, 200), (8, 200), (32, 200), (1, LONG)]
     rows, results, profiles = [], [], {}
-    for kind in kinds():
+    for kind in options.kinds:
         with engine(kind, options.threads) as llm:
-            bytes_each = 1 if kind == "int8" else getattr(torch, kind).itemsize
             a = torch.ones(2048, 2048, dtype=torch.int8 if kind == "int8" else getattr(torch, kind))
             c, token = llm.model_config, llm.memory.kv_bytes_per_token
+            # each weight once: torch keeps a tied output layer twice, and reads one of them
+            weights = c.int8_bytes if kind == "int8" else c.params * a.element_size()
             for running, context in cases:
-                count = llm.memory.weight_bytes + running * context * token
+                count = weights + running * context * token
                 # of a product the weights' part, of attention scores and sums
-                flops = 2 * running * llm.memory.weight_bytes / bytes_each
+                flops = 2 * running * c.params
                 flops += 4 * running * context * c.num_layers * c.num_heads * c.head_dim
                 taken, best = [], []
                 for i, step in enumerate(decode_steps(llm, running, context, steps, options.patience)):
@@ -157,7 +158,7 @@ def beside_the_limits(options: Namespace) -> None:
 def long_context(options: Namespace) -> None:
     """One request of 8,000 tokens, beside llama.cpp in bfloat16 where ``--peers-python`` has it."""
     steps, found = 16 if options.quick else 48, {}
-    engines = {kind: engine(kind, options.threads) for kind in kinds() if kind != "float32"}
+    engines = {kind: engine(kind, options.threads) for kind in options.kinds if kind != "float32"}
     threads = engines["bfloat16"].config.threads
     peer = Peer(options.peers_python, "peer_llama.py", str(resolve_model(MODEL)), "bfloat16", "steps", threads=threads)
 
@@ -193,7 +194,8 @@ def main() -> None:
     parser.add_argument(
         "--peers-python", default=sys.executable, metavar="PYTHON", help="an environment with llama_cpp; default: this"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(namespace=Namespace(kinds=list(KINDS)))
+    without_kernels(options)
     if options.long:
         long_context(options)
     else:

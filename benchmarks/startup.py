@@ -25,6 +25,11 @@ from minisgl import LLM, SamplingParams
 llm = LLM("smollm2-135m"{settings})
 llm.generate(["The capital of France is"] * 2, SamplingParams(max_tokens=16, ignore_eos=True), progress=False)
 """
+PROMPT = """
+from minisgl import LLM, SamplingParams
+llm = LLM("smollm2-135m", max_seq_len=8192)
+llm.generate([list(range(1000, 9000))], SamplingParams(max_tokens=1), progress=False)
+"""
 DASHBOARD = """
 import ipykernel.kernelapp
 from minisgl import LLM, SamplingParams
@@ -41,6 +46,7 @@ CASES = {
     'LLM("smollm2-135m"), from the cache': 'from minisgl import LLM; LLM("smollm2-135m")',
     "the same, and 2 x 16 tokens": SESSION.format(settings=""),
     "the same with num_pages=64": SESSION.format(settings=", num_pages=64"),
+    "the same with a prompt of 8,000 tokens": PROMPT,
     "what a notebook's kernel holds: a dashboard, 8 x 64 tokens": DASHBOARD,
 }
 

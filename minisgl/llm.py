@@ -19,6 +19,7 @@ from minisgl.events.snapshot import Snapshot
 from minisgl.events.types import Event, StepFinished
 from minisgl.events.until import Condition, Stop, run_until
 from minisgl.outputs import Detokenizer, Output, Outputs, Piece
+from minisgl.progress import progress_bar
 from minisgl.prompts import listed, tokens_of
 from minisgl.scheduler import Scheduler
 from minisgl.sim.rewind import rewound, steps_up_to
@@ -250,7 +251,7 @@ class LLM:
     def about(self) -> dict[str, Any]:
         """What a recorded run says of its origin: model, tokenizer, configuration, and the library that computed it.
 
-        ``shape`` is what the size of KV depends on: see ``minisgl.size``.
+        ``shape`` is what the size of KV and of the weights depends on: see ``minisgl.size``.
         """
         model = self.model_config
         return {
@@ -262,6 +263,7 @@ class LLM:
                 "kv_heads": model.num_kv_heads,
                 "head_dim": model.head_dim,
                 "params": model.params,
+                "int8_bytes": model.int8_bytes,
             },
             "config": asdict(self.config),
             "stop_tokens": list(self._stop_tokens),
@@ -335,9 +337,7 @@ class LLM:
         return self.scheduler.submit(tokens_of(prompt, self.encode), params, client_id)
 
     def _run(self, requests: list[Request], progress: bool, interrupted: list) -> None:
-        from tqdm.auto import tqdm
-
-        with tqdm(total=len(requests), desc="generate", unit="request", delay=2, disable=not progress) as bar:
+        with progress_bar("generate", "request", total=len(requests), show=progress) as bar:
             while not interrupted and not all(r.finished for r in requests):
                 # another thread's step may have been the one that finished them, so only both together are wrong
                 if self.step() is None and not all(r.finished for r in requests):

@@ -457,8 +457,8 @@ MUTATIONS = (
         broken="BatchScheduled's counters are taken before the batch's pages are",
         file=SCHEDULER,
         edits={
-            "        if self.cache.allocate(requests, missing):\n": (
-                "        counters = self.counters()\n        if self.cache.allocate(requests, missing):\n"
+            "        if self.cache.allocate(lacking):\n": (
+                "        counters = self.counters()\n        if self.cache.allocate(lacking):\n"
             ),
             "**dict(zip(COUNTERS, self.counters(), strict=True))": "**dict(zip(COUNTERS, counters, strict=True))",
         },
@@ -493,8 +493,8 @@ MUTATIONS = (
         broken="an eviction does not let a refused head be tested again",
         file=SCHEDULER,
         edits={
-            "if self.cache.allocate(requests, missing):\n            self.prefill.retest = True\n": (
-                "self.cache.allocate(requests, missing)\n"
+            "if self.cache.allocate(lacking):\n            self.prefill.retest = True\n": (
+                "self.cache.allocate(lacking)\n"
             )
         },
         test=f"{CASES}::test_an_eviction_lets_a_refused_head_be_tested_again",
@@ -651,8 +651,14 @@ MUTATIONS = (
     Mutation(
         broken="what was reckoned for all who decode outlives a batch of some of them",
         file=SCHEDULER,
-        edits={"            self.decoding = None\n            decodes": "            decodes"},
+        edits={"self.decoding = group = None": "group = None"},
         test=f"{DECODING}::test_a_policy_may_let_some_of_them_wait",
+    ),
+    Mutation(
+        broken="a stop token is overlooked where all go on together",
+        file="scheduler/decoding.py",
+        edits={"if not self._stops.isdisjoint(tokens):": "if False:"},
+        test=f"{OVERLAP}::test_03_a_stop_token_is_seen_one_step_late_and_nothing_follows_it",
     ),
     Mutation(
         broken="they go on together though one of them has all its tokens",

@@ -20,6 +20,7 @@ from minisgl.events.snapshot import Snapshot
 from minisgl.events.table import Table, aligned
 from minisgl.events.types import BatchScheduled, Event, StepFinished
 from minisgl.events.until import Condition, Until
+from minisgl.progress import progress_bar
 
 
 class Trace:
@@ -60,11 +61,9 @@ class Trace:
     @cached_property
     def history(self) -> History:
         """The folded run, made at first use; a long one shows its progress."""
-        from tqdm.auto import tqdm
-
         history = History(self.keyframe)
         with _nothing_to_collect():
-            for event in tqdm(self.events, desc="folding the run", unit="event", delay=2, leave=False):
+            for event in progress_bar("folding the run", "event", self.events):
                 history.feed(event)
         return history
 

@@ -134,13 +134,31 @@ class ModelConfig:
     @property
     def params(self) -> int:
         """Weights, biases among them; an output layer that is tied to the embedding counts once."""
+        return sum(outputs * inputs for outputs, inputs in self._matrices()) + self._vectors()
+
+    @property
+    def int8_bytes(self) -> int:
+        """Bytes of the weights as int8: one in a matrix, four for each output's scale, for biases and norms.
+
+        The C++ kernels lay matrices out in panels of 16 or 32 outputs; what fills up the last one comes on top.
+        """
+        return sum(outputs * (inputs + 4) for outputs, inputs in self._matrices()) + 4 * self._vectors()
+
+    def _matrices(self) -> list[tuple[int, int]]:
+        """``[outputs, inputs]`` of every matrix."""
         hidden, between = self.hidden_size, self.intermediate_size
         q, kv = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
-        attention = hidden * (q + 2 * kv) + q * hidden
-        attention += self.qkv_bias * (q + 2 * kv) + self.output_bias * hidden + self.qk_norm * 2 * self.head_dim
-        mlp = 3 * hidden * between + self.mlp_bias * (2 * between + hidden)
-        ends = self.vocab_size * hidden * (1 if self.tied_embeddings else 2) + hidden
-        return self.num_layers * (attention + mlp + 2 * hidden) + ends
+        layer = [(q + 2 * kv, hidden), (hidden, q), (2 * between, hidden), (hidden, between)]
+        return self.num_layers * layer + (1 if self.tied_embeddings else 2) * [(self.vocab_size, hidden)]
+
+    def _vectors(self) -> int:
+        """Numbers in all biases and norms."""
+        hidden, between = self.hidden_size, self.intermediate_size
+        qkv = (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+        biases = self.qkv_bias * qkv + self.output_bias * hidden
+        biases += self.mlp_bias * (2 * between + hidden)
+        norms = 2 * hidden + self.qk_norm * 2 * self.head_dim
+        return self.num_layers * (biases + norms) + hidden
 
     def kv_bytes_per_token(self, dtype: str | None = None) -> int:
         """Bytes of K and V that one token takes over all layers, in ``dtype`` (None: the model's own)."""

@@ -8,16 +8,15 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from minisgl.errors import ModelFormatError, ModelNotFoundError
 from minisgl.kvcache.pool import huge_zeros
 from minisgl.layers import FusedLinear
 from minisgl.models.config import ModelConfig, read_json
 from minisgl.models.decoder import Decoder
+from minisgl.progress import progress_bar
 
 HEAD = "lm_head.weight"
-SHOW_PROGRESS_AFTER = 2.0  # seconds; a small model loads without a bar
 
 
 def load_model(
@@ -42,8 +41,7 @@ def load_model(
         files = _tensor_files(Path(folder))
         _check(model, files)
         modules = dict(model.named_modules())
-        progress = tqdm(modules.items(), desc="loading weights", unit="module", delay=SHOW_PROGRESS_AFTER, leave=False)
-        for path, module in progress:
+        for path, module in progress_bar("loading weights", "module", modules.items()):
             if path == "lm_head" and model.tied:
                 model.tie()
             else:

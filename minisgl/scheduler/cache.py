@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, compress
+from typing import NamedTuple
 
 from minisgl.config import EngineConfig
 from minisgl.core import PageWrites, Request, pages_for
@@ -14,6 +15,28 @@ from minisgl.kvcache import PREFIX_CACHES, PageAllocator
 from minisgl.scheduler.table import TableManager
 
 Released = tuple[int, list[int]]  # the uid that owns them still, pages
+
+
+class Lacking(NamedTuple):
+    """Requests whose rows lack pages, and how many each."""
+
+    requests: Sequence[Request]
+    rows: Sequence[int]
+    counts: Sequence[int]
+    total: int
+
+    @classmethod
+    def of(cls, requests: Sequence[Request], counts: Sequence[int]) -> Lacking:
+        """Those of them with a count that is not 0."""
+        total = sum(counts)
+        if 0 in counts:
+            requests, counts = list(compress(requests, counts)), list(filter(None, counts))
+        return cls(requests, [r.row for r in requests], counts, total)
+
+    @property
+    def unpromised(self) -> int:
+        """How many of these pages nobody promised them."""
+        return sum([n - r.reserved for n, r in zip(self.counts, self.requests, strict=True) if n > r.reserved])
 
 
 class CacheManager:
@@ -65,20 +88,20 @@ class CacheManager:
         request.reserved += pages
         self.reserved += pages
 
-    def missing(self, requests: Sequence[Request]) -> list[int]:
-        """Pages that each row lacks to reach its request's ``device_len``."""
+    def lacking(self, requests: Sequence[Request]) -> Lacking:
+        """The pages that their rows lack to reach each one's ``device_len``."""
         ps = self.page_size
-        return [-(-r.device_len // ps) - len(r.pages) for r in requests]
+        return Lacking.of(requests, [-(-r.device_len // ps) - len(r.pages) for r in requests])
 
-    def short(self, requests: Sequence[Request], missing: Sequence[int]) -> int:
-        """Pages that a batch of these needs beyond what is free or evictable now.
+    def short(self, lacking: Lacking) -> int:
+        """Pages that are lacking beyond what is free or evictable now.
 
         What a request takes beyond its promise must not be promised to anybody else, pending pages counted.
         """
-        total, had = sum(missing), self.free + self.prefix.evictable
+        total, had = lacking.total, self.free + self.prefix.evictable
         if total + self.reserved <= had:
             return 0
-        unpromised = beyond_promise(requests, missing)
+        unpromised = lacking.unpromised
         return max(0, total - had, unpromised and unpromised + self.reserved - had - self.pending)
 
     def can_take(self, n: int, unpromised: int, evicting: bool) -> bool:
@@ -86,21 +109,18 @@ class CacheManager:
         had = self.free + self.prefix.evictable
         return n <= (had if evicting else self.free) and (not unpromised or unpromised + self.reserved <= had)
 
-    def allocate(self, requests: Sequence[Request], missing: Sequence[int]) -> bool:
+    def allocate(self, lacking: Lacking) -> bool:
         """Take the pages that they lack; whether anything had to be evicted for it: exactly what is short, or more."""
-        total = sum(missing)
-        if not total:
+        if not lacking.total:
             return False
-        evicts = total > self.free
-        pages = self.take(total)
-        if 0 in missing:
-            requests, missing = list(compress(requests, missing)), list(filter(None, missing))
-        self.give(requests, missing, pages)
+        evicts = lacking.total > self.free
+        pages = self.take(lacking.total)
+        self.give(lacking, pages)
         if self.bus:
             self.bus.emit(
                 ev.PagesAllocated,
-                uids=tuple([r.uid for r in requests]),
-                counts=tuple(missing),
+                uids=tuple([r.uid for r in lacking.requests]),
+                counts=tuple(lacking.counts),
                 pages=tuple(pages),
             )
         return evicts
@@ -114,9 +134,10 @@ class CacheManager:
             raise LedgerError(f"{n} pages needed, {self.free} free: admission promised more than there is")
         return pages
 
-    def give(self, requests: Sequence[Request], counts: Sequence[int], pages: Sequence[int]) -> None:
-        """Let allocated pages be the next ones of these requests' rows, ``counts[i]`` of each in turn."""
-        rows, firsts = [r.row for r in requests], [len(r.pages) for r in requests]
+    def give(self, lacking: Lacking, pages: Sequence[int]) -> None:
+        """Let allocated pages be the next ones of the rows that lack them, one after another."""
+        requests, rows, counts, _ = lacking
+        firsts = [len(r.pages) for r in requests]
         self.table.write(PageWrites(rows, firsts, counts, pages))
         if len(pages) == len(requests):
             return self.give_each(requests, pages)
@@ -251,8 +272,3 @@ class CacheManager:
 
     def __repr__(self) -> str:
         return f"CacheManager(free={self.free}, owned={self.owned}, reserved={self.reserved}, cache={self.prefix})"
-
-
-def beyond_promise(requests: Sequence[Request], missing: Sequence[int]) -> int:
-    """How many of the missing pages nobody promised them."""
-    return sum([n - r.reserved for n, r in zip(missing, requests, strict=True) if n > r.reserved])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 from minisgl.core import Request
+from minisgl.scheduler.cache import Lacking
 
 
 class Decoding:
@@ -27,8 +29,8 @@ class Decoding:
             self.left = min([r.end - r.device_len for r in self.requests], default=0)
         return self.left > 0
 
-    def missing(self) -> list[int]:
-        """Pages that each row lacks for the next batch: as ``CacheManager.missing`` would find it."""
+    def lacking(self) -> Lacking:
+        """The pages that they lack for the next batch: as ``CacheManager.lacking`` would find it."""
         return self._lacking[self._next]
 
     def launch(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -43,16 +45,30 @@ class Decoding:
             self._next = (self._next + 1) % self._page_size
         return starts, ends
 
+    def receive(self, tokens: Sequence[int], ends: Sequence[int]) -> bool:
+        """Append each one's token of a batch that ended there; not if one of them ends somebody."""
+        if not self._stops.isdisjoint(tokens):
+            return False
+        for request, token, end in zip(self.requests, tokens, ends, strict=True):
+            request.done_len = end
+            request.output_ids.append(token)
+        return True
+
     @cached_property
-    def _lacking(self) -> list[list[int]]:
+    def _stops(self) -> frozenset[int]:
+        """Tokens that end any of them."""
+        return frozenset().union(*[r.stop_tokens for r in self.requests])
+
+    @cached_property
+    def _lacking(self) -> list[Lacking]:
         """The same for each of the next ``page_size`` batches; then it begins anew."""
         ps = self._page_size
-        lacking = [[0] * len(self.requests) for _ in range(ps)]
-        for i, r in enumerate(self.requests):
-            free = len(r.pages) * ps - r.device_len + 1  # tokens that its last page has room for
-            assert 0 <= free < ps, (r, len(r.pages))
-            lacking[free][i] = 1
-        return lacking
+        full: list[list[Request]] = [[] for _ in range(ps)]
+        for r in self.requests:
+            room = len(r.pages) * ps - r.device_len + 1  # tokens that its last page will still take
+            assert 0 <= room < ps, (r, len(r.pages))
+            full[room].append(r)
+        return [Lacking.of(those, [1] * len(those)) for those in full]
 
     @cached_property
     def columns(self) -> tuple[tuple, ...]:

@@ -12,7 +12,7 @@ from minisgl.core import Request
 from minisgl.events import types as ev
 from minisgl.events.bus import EventBus
 from minisgl.kvcache import Handle
-from minisgl.scheduler.cache import CacheManager, beyond_promise
+from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.policies import ORDERS, longest_prefix, promised_share, worst_case
 from minisgl.scheduler.table import TableManager
 
@@ -66,7 +66,7 @@ class PrefillManager:
         ``beside``: requests that decode in the same batch. What they take unpromised is not promised to a prompt.
         """
         batch: list[Request] = []
-        taken = beyond_promise(beside, self.cache.missing(beside)) if beside else 0
+        taken = self.cache.lacking(beside).unpromised if beside else 0
         if self.chunked and budget > 0:
             budget -= self._extend(self.chunked, budget)
             batch.append(self.chunked)

@@ -70,8 +70,8 @@ class Scheduler:
         self.leaving: list[Request] = []  # finished, their rows named by a batch in flight
         self.inbox = Inbox(config, vocab_size, stop_tokens, executor.now)
         self.batches = 0  # launched so far
-        # launched, not yet processed; the last is whether anybody's prompt or max_tokens may end with it
-        self.flying: deque[tuple[Batch, list[Request], bool]] = deque()
+        # launched, not yet processed; if they only decode, and nobody's max_tokens end with it, as what
+        self.flying: deque[tuple[Batch, list[Request], Decoding | None]] = deque()
         self.decoding: Decoding | None = None  # who decodes, if nothing else happened to them since
         self.stepping = False
         if start:
@@ -213,10 +213,10 @@ class Scheduler:
         drained = None
         group = self.decoding
         if group and group.left is not None and requests == group.requests:
-            missing = group.missing()
+            lacking = group.lacking()
         else:
-            missing = self.cache.missing(requests)
-        short = self.cache.short(requests, missing)
+            lacking = self.cache.lacking(requests)
+        short = self.cache.short(lacking)
         while short:
             if self.flying:
                 self._drained("pages", short)
@@ -224,15 +224,15 @@ class Scheduler:
             elif not retract_last(self, requests):
                 break
             requests = [r for r in requests if r.row >= 0]
-            missing = self.cache.missing(requests)
-            short = self.cache.short(requests, missing)
+            lacking = self.cache.lacking(requests)
+            short = self.cache.short(lacking)
         if not requests:
             return None, drained
-        if self.cache.allocate(requests, missing):
+        if self.cache.allocate(lacking):
             self.prefill.retest = True
 
-        batch, closing = self._batch(requests)
-        self.flying.append((batch, requests, closing))
+        batch, group = self._batch(requests)
+        self.flying.append((batch, requests, group))
         if self.bus:
             self.bus.emit(
                 ev.BatchScheduled,
@@ -276,24 +276,20 @@ class Scheduler:
             self.decoding = Decoding(able, self.config.page_size)
         return self.decoding.requests
 
-    def _batch(self, requests: list[Request]) -> tuple[Batch, bool]:
-        """What the next forward of these requests is, with all writes since the last one; their lengths move on.
-
-        Also, whether anybody's prompt or ``max_tokens`` may end with it.
-        """
+    def _batch(self, requests: list[Request]) -> tuple[Batch, Decoding | None]:
+        """What the next forward of these requests is, with all writes since the last one; their lengths move on."""
         self.batches += 1
         page_writes, token_writes = self.table.take_writes()
         poison = self.cache.take_poison()
         group = self.decoding
         if group and requests == group.requests:
             starts, ends = group.launch()
-            phase, closing = "decode", not group.left
+            phase = "decode"
             uids, rows, samples, params, seeds = group.columns
         else:
-            self.decoding = None
+            self.decoding = group = None
             decodes = sum([r.status == "running" for r in requests])
             phase = "mixed" if 0 < decodes < len(requests) else "decode" if decodes else "prefill"
-            closing = True
             starts, ends = tuple([r.cached_len for r in requests]), tuple([r.device_len for r in requests])
             uids, rows, samples, params, seeds = columns(requests)
             for request, end, is_sampled in zip(requests, ends, samples, strict=True):
@@ -315,7 +311,7 @@ class Scheduler:
             token_writes=token_writes,
             poison=poison,
         )
-        return batch, closing
+        return batch, group if group and group.left else None
 
     def _drained(self, reason: str, short: int = 0) -> None:
         batch, *_ = self.flying[0]
@@ -323,7 +319,7 @@ class Scheduler:
 
     def _process(self) -> Batch:
         """Read the oldest batch in flight: append its tokens, end requests, hand KV over, free pages."""
-        batch, requests, closing = self.flying.popleft()
+        batch, requests, group = self.flying.popleft()
         self.cache.batch_completed()
         try:
             result = self.executor.collect()
@@ -342,7 +338,14 @@ class Scheduler:
                 tokens=tuple(compress(result.tokens, batch.samples)),
                 dropped=tuple(compress([r.status == "finished" for r in requests], batch.samples)),
             )
-        for request, token, end, samples in zip(requests, result.tokens, batch.ends, batch.samples, strict=True):
+        if not group or group is not self.decoding or not group.receive(result.tokens, batch.ends):
+            self._receive(batch, requests, result.tokens)
+        release_completed(self)
+        return batch
+
+    def _receive(self, batch: Batch, requests: list[Request], tokens: Sequence[int]) -> None:
+        """Append each one's token, which may end it or its prompt."""
+        for request, token, end, samples in zip(requests, tokens, batch.ends, batch.samples, strict=True):
             if request.status == "finished":  # it ended while this batch was in flight: nobody wants the token
                 continue
             request.done_len = end
@@ -350,12 +353,8 @@ class Scheduler:
                 continue
             output = request.output_ids
             output.append(token)
-            if token in request.stop_tokens or (
-                closing and (len(output) == request.max_tokens or end == request.prefill_len)
-            ):
+            if token in request.stop_tokens or len(output) == request.max_tokens or end == request.prefill_len:
                 received(self, request)
-        release_completed(self)
-        return batch
 
     # -- looking in --------------------------------------------------------------------------------------------------
 

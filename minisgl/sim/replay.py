@@ -49,11 +49,9 @@ def resume(
     Raises:
         TraceError: the record does not say how to go on from its start.
     """
-    if trace.checkpoint is None or "config" not in trace.about:
-        raise errors.TraceError("this record holds no checkpoint and configuration, so it cannot be run again")
-    config = EngineConfig.from_keywords(trace.about["config"])
+    start, config = beginning(trace)
     executor = SimulatedExecutor(costs)
-    scheduler = Scheduler(config, executor, start=(trace.keyframe, trace.checkpoint))
+    scheduler = Scheduler(config, executor, start=start)
     steps = inputs(trace, without)
     outputs = recorded_outputs(trace)
     alive = list(scheduler.requests.values())
@@ -63,6 +61,27 @@ def resume(
     if steps:
         steps[0].messages[:0] = [Abort(r.uid, r.submitted) for r in alive if r.uid in without]
     return scheduler, executor, steps
+
+
+def beginning(trace: Trace) -> tuple[tuple[dict, dict], EngineConfig]:
+    """What a Scheduler needs to begin where a record does: keyframe and checkpoint, and the configuration.
+
+    Raises:
+        TraceError: the record does not say how to go on from its start.
+    """
+    if trace.checkpoint is None or "config" not in trace.about:
+        raise errors.TraceError("this record holds no checkpoint and configuration, so it cannot be run again")
+    return (trace.keyframe, trace.checkpoint), config_of(trace.about["config"])
+
+
+def config_of(settings: dict[str, Any]) -> EngineConfig:
+    """Settings out of a record. TraceError for a name or a value that this version does not know."""
+    try:
+        return EngineConfig.from_keywords(settings)
+    except errors.ConfigError as error:
+        raise errors.TraceError(
+            f"this record cannot be run again: {error}. If a later version of minisgl recorded it, run it with that one"
+        ) from None
 
 
 @dataclass(slots=True)
@@ -88,7 +107,11 @@ def _at(message: Message, submitted: float) -> Message:
 
 
 def inputs(trace: Trace, without: Collection[int] = ()) -> list[Inputs]:
-    """What came from outside, one for each whole step of the record; nothing of requests in ``without``."""
+    """What came from outside, one for each whole step of the record; nothing of requests in ``without``.
+
+    Raises:
+        TraceError: a setting was changed that this version does not know.
+    """
     steps = [Inputs([])]
     for e in trace.events:
         if getattr(e, "uid", None) in without:
@@ -103,7 +126,9 @@ def inputs(trace: Trace, without: Collection[int] = ()) -> list[Inputs]:
         elif isinstance(e, ev.CacheCleared):
             steps[-1].messages.append(ClearCache())
         elif isinstance(e, ev.SettingsChanged):
-            steps[-1].messages.append(Change(dict(zip(e.names, e.values, strict=True))))
+            changes = dict(zip(e.names, e.values, strict=True))
+            config_of(changes)
+            steps[-1].messages.append(Change(changes))
         elif isinstance(e, ev.PipelineDrained) and e.reason == "snapshot":
             steps[-1].drains = True
         elif isinstance(e, ev.StepFinished):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minisgl.config import EngineConfig
 from minisgl.core import Request
 from minisgl.errors import ForkError, TraceError
 from minisgl.events import Event, StepFinished
@@ -13,7 +12,7 @@ from minisgl.events.state import FREE
 from minisgl.events.trace import Trace
 from minisgl.events.words import count, pages
 from minisgl.scheduler import Scheduler
-from minisgl.sim.replay import Inputs, inputs
+from minisgl.sim.replay import Inputs, beginning, inputs
 
 
 def steps_up_to(trace: Trace, step: int) -> int:
@@ -35,8 +34,8 @@ def rewound(scheduler: Scheduler, trace: Trace) -> tuple[Scheduler, list[Inputs]
         TraceError: the record does not say how to go on from its start.
         ForkError: it is no record of this engine up to now, or what it began with is gone.
     """
-    if trace.checkpoint is None or "config" not in trace.about:
-        raise TraceError("this record holds no checkpoint and configuration, so it cannot be run again")
+    start, config = beginning(trace)
+    coming = inputs(trace)
     _still_there(trace, trace.events)
     apart = trace.at(trace.history.last).differences(scheduler.snapshot())
     if apart:
@@ -45,11 +44,10 @@ def rewound(scheduler: Scheduler, trace: Trace) -> tuple[Scheduler, list[Inputs]
             f"fork(trace, step), or record anew"
         )
     _still_there(trace, _end_all(scheduler))
-    config = EngineConfig.from_keywords(trace.about["config"])
-    again = Scheduler(config, scheduler.executor, start=(trace.keyframe, trace.checkpoint))
+    again = Scheduler(config, scheduler.executor, start=start)
     again.inbox = scheduler.inbox  # whoever submits meanwhile, on another thread, is heard, and no uid is given twice
     again.cache.put_back(list(again.cache.allocator))  # under poison=True: what was free was NaN
-    return again, inputs(trace)
+    return again, coming
 
 
 def _still_there(trace: Trace, since: Sequence[Event]) -> None:

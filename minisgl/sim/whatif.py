@@ -21,7 +21,7 @@ from minisgl.scheduler.settings import NOT_OF_THE_SCHEDULER
 from minisgl.sim.costs import DEFAULT, CostModel
 from minisgl.sim.fit import fit
 from minisgl.sim.outcome import Outcome
-from minisgl.sim.replay import replay
+from minisgl.sim.replay import config_of, replay
 from minisgl.sim.simulator import Simulator
 from minisgl.sim.workload import Workload
 
@@ -44,7 +44,7 @@ def whatif(trace: Trace, costs: CostModel | None = None, **changes: Any) -> What
 
     Raises:
         ConfigError: an unknown name, or a value that cannot be.
-        TraceError: the record does not hold its configuration.
+        TraceError: the record does not hold its configuration, or one of a version that this one does not know.
     """
     return WhatIf(trace, costs or clock_of(trace), changes)
 
@@ -197,10 +197,10 @@ def clock_of(trace: Trace) -> CostModel:
 
 
 def recorded_config(trace: Trace) -> EngineConfig:
-    """The configuration a record was made under, for the simulator. TraceError if it does not say."""
+    """The configuration a record was made under, for the simulator. TraceError if it names none that is known here."""
     if "config" not in trace.about:
         raise TraceError("this record does not say under which configuration it was made, so none can be changed")
-    return replace(EngineConfig.from_keywords(trace.about["config"]), check=False, poison=False, kv_gib=None)
+    return replace(config_of(trace.about["config"]), check=False, poison=False, kv_gib=None)
 
 
 def changed(base: EngineConfig, workload: Workload, changes: dict[str, Any]) -> tuple[EngineConfig, Workload]:

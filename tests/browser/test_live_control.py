@@ -50,6 +50,12 @@ def test_until_and_fork(open_notebook: Any) -> None:
     # the views follow; what a cell runs they show only after it, and yet it forks where the run is
     page.wait_for_timeout(1000)
     assert page.evaluate(RUN_CODE, "end = dash.run().step; assert end > 32 and dash.fork().step == end") == "ok"
+
+    # closed, it leaves a line where it was
+    views = page.locator(".msgl").count()
+    assert page.evaluate(RUN_CODE, "dash.close()") == "ok"
+    page.wait_for_selector("text=dashboard closed after step")
+    page.wait_for_function("(n) => document.querySelectorAll('.msgl').length === n", arg=views - 1)
     assert page.trouble() == []
 
 

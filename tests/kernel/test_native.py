@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from minisgl import LLM, Recorder, size
 from minisgl.config import EngineConfig
 from minisgl.engine import load_engine, loader
 from minisgl.kernel import build, native
@@ -103,6 +104,16 @@ def test_int8_weights_are_shared_with_those_alike_only(tiny_folder):
     engines = [drive(tiny_folder("llama"), quantize=kind) for kind in (None, "int8", "int8")]
     plain, int8, same = (engine.executor.runner.decoder for engine in engines)
     assert same is int8 and 0.25 < int8.weight_bytes / plain.weight_bytes < 0.5
+
+
+@pytest.mark.parametrize("family", ["llama", "llama-tied", "llama-biased", "qwen3"])
+def test_size_says_what_int8_weights_really_take(tmp_path, family):
+    """To the byte, where whole panels are filled; and from the record of a run as well."""
+    whole = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 32, "intermediate_size": 96}
+    folder = tiny_model_folder(family, tmp_path, **whole)
+    with LLM(folder, num_pages=8, device="cpu", quantize="int8") as llm, Recorder(llm) as recorder:
+        pass
+    assert size(llm).facts["weight_bytes"] == size(recorder.trace).facts["weight_bytes"] == llm.memory.weight_bytes
 
 
 @pytest.mark.parametrize("target", OLDER)

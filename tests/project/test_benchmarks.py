@@ -102,6 +102,28 @@ def test_truth_is_measured_on_what_is_there(tmp_path: Path) -> None:
     assert all(math.isfinite(n) for n in numbers(figures)) and len(figures["vllm"]) == 3
 
 
+def test_decode_steps_are_measured_without_a_compiler(tiny_folder: Any, tmp_path: Path) -> None:
+    """On a tiny model; PyTorch computes it, and what only the C++ kernels know is left out."""
+    script = f"""
+import os, sys
+os.environ["PATH"] = {str(tmp_path)!r}
+os.environ.pop("CXX", None)
+sys.path.insert(0, {str(BENCHMARKS)!r})
+import decode
+decode.MODEL, decode.READ = {str(tiny_folder("llama"))!r}, decode.READ[: 1 << 20]
+decode.prompt = lambda i, length: [2 + (31 * i + j) % 900 for j in range(length)]
+sys.argv = ["decode.py", "--quick", "--profile", "--json", "--threads", "1"]
+decode.main()
+"""
+    said, *lines = run("-c", script).splitlines()
+    assert said == "PyTorch computes, without int8 and --profile: no C++ compiler is installed (g++, clang++, c++)"
+    assert not any("attention" in line for line in lines), "no profile of zeros"
+    figures = json.loads(lines[-1])["results"]
+    cases = [(kind, running, 200) for kind in ("bfloat16", "float32") for running in (1, 32)]
+    assert [(f["numbers"], f["running"], f["context"]) for f in figures] == cases
+    assert all(math.isfinite(n) and n > 0 for n in numbers(figures))
+
+
 @pytest.mark.parametrize("script", ["offline.py", "decode.py", "quality.py", "startup.py"])
 def test_the_slow_ones_say_what_they_do(script: str) -> None:
     assert "--quick" in run(f"benchmarks/{script}", "--help")

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"minisgl": ROOT / "minisgl", "minisgl_widgets": ROOT / "widgets" / "minisgl_widgets"}
 
-BASE = {"core", "config", "errors", "collector"}
+BASE = {"core", "config", "errors", "collector", "progress"}
 RUNNER = {"engine", "attention", "layers", "models", "moe", "kernel", "distributed"}
 # What each part may import, itself always included. "kvcache.pool" holds tensors and lives with the engine.
 _BELOW_SCHEDULER = BASE | {"events", "kvcache"}
@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": BASE,
     "errors": set(),
     "collector": set(),
+    "progress": set(),
     "events": BASE,
     "kvcache": BASE | {"events"},
     "kvcache.pool": BASE,
@@ -44,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": _BELOW_LLM | {"outputs", "prompts", "llm", "minisgl_widgets", ""},
     "minisgl_widgets": BASE | {"events", "sim", "outputs", "prompts", "llm", ""},
 }
-NO_TORCH = {"", "cli", "collector", "core", "config", "errors", "events", "kvcache", "scheduler", "sim"}
+NO_TORCH = {"", "cli", "collector", "core", "config", "errors", "events", "kvcache", "progress", "scheduler", "sim"}
 NO_NOTEBOOK = {"anywidget", "ipywidgets", "plotly", "IPython"}
 
 

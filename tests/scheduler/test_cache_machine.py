@@ -129,18 +129,18 @@ class CacheMachine(Machine):
         for r in batch:
             r.device_len = min(r.cached_len + chunk, r.prompt_len) if r.cached_len < r.prompt_len else r.cached_len + 1
         while self.short(batch) > 0:  # only who takes more than was promised to it can be short, with nothing in flight
-            assert self.cache.short(batch, self.cache.missing(batch)) == self.short(batch)
+            assert self.cache.short(self.cache.lacking(batch)) == self.short(batch)
             self.saw("short")
             greedy = [r for r in batch if self.wanted(r) > r.reserved]
             greedy[-1].device_len = greedy[-1].cached_len
             batch.remove(greedy[-1])
-        assert self.cache.short(batch, self.cache.missing(batch)) == 0
+        assert self.cache.short(self.cache.lacking(batch)) == 0
         wanted = [self.wanted(r) for r in batch]
         evicts = sum(wanted) > len(self.free)
         if evicts:
             self.saw("evicted")
             self.free += self.tree.evict(sum(wanted) - len(self.free))
-        assert self.cache.allocate(batch, self.cache.missing(batch)) == evicts
+        assert self.cache.allocate(self.cache.lacking(batch)) == evicts
         for r, n in zip(batch, wanted, strict=True):
             self.rows[r] += self.free[:n]
             self.free = self.free[n:]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from minisgl.events.recorder import Recorder
 from minisgl.events.types import BatchScheduled
+from minisgl.scheduler.cache import Lacking
 from minisgl.scheduler.decoding import Decoding
 from tests.events.runs import all_seen, configs, enact, longest, scripts, stops
 from tests.fakes import Run, expected
@@ -17,13 +18,13 @@ from tests.fakes import Run, expected
 def test_every_random_run(monkeypatch):
     saw: Counter[str] = Counter()
     runs: list[Run] = []
-    missing, again = Decoding.missing, Decoding.again
+    lacking, again = Decoding.lacking, Decoding.again
 
-    def look_missing(group: Decoding) -> list[int]:
+    def look_lacking(group: Decoding) -> Lacking:
         saw["reckoned"] += 1
-        found = missing(group)
-        saw["a page"] += any(found)
-        assert found == runs[-1].scheduler.cache.missing(group.requests)
+        found = lacking(group)
+        saw["a page"] += found.total
+        assert found == runs[-1].scheduler.cache.lacking(group.requests)
         return found
 
     def look_again(group: Decoding) -> bool:
@@ -34,7 +35,7 @@ def test_every_random_run(monkeypatch):
         assert not found or able == group.requests
         return found
 
-    monkeypatch.setattr(Decoding, "missing", look_missing)
+    monkeypatch.setattr(Decoding, "lacking", look_lacking)
     monkeypatch.setattr(Decoding, "again", look_again)
 
     @settings(max_examples=200)

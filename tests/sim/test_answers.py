@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import msgspec
 import numpy as np
@@ -496,6 +497,14 @@ class TestAnswer:
         assert html.count("<svg") == html.count("</svg>") == 1 and "<table>" in html and "<script" not in html
         assert 'fill="currentColor"' in answer.picture  # it must be readable on dark and on light
 
+    def test_where_its_picture_is_dropped_the_words_left_over_stand_apart_and_are_explained(self):
+        answer = explain(oracle(), "why waiting", 4)
+        left = re.sub("<[^>]*>", "", answer.picture)  # what a viewer that trusts nobody keeps
+        assert left.startswith(
+            "[A picture is left out here until the cell is run; the words in it: request 4 Steps 1 to 8"
+        )
+        assert " p step 1 step 8, after " in left and " ]p not enough pages" in left
+
     def test_texts_are_escaped(self):
         html = explain(recorded([1, 2, 3], then=[[1, 9, 9]]), "why missed", 1)._repr_html_()
         assert "<9>" not in html and "&lt;9&gt;" in html
@@ -570,7 +579,12 @@ class TestSizeOfARun:
         trace.about["config"]["quantize"] = "int8"
         answer = size(trace, length=10)
         assert (answer.facts["weight_bytes"], answer.facts["bytes_per_token"]) == (1000, 128)
-        assert "GiB of weights (int8; their scales come on top)" in answer.text
+        assert "GiB of weights (int8; their scales come on top)" in answer.text  # an older record does not know them
+        trace.about["shape"] |= {"int8_bytes": 1100}
+        answer = size(trace, length=10)
+        assert answer.facts["weight_bytes"] == 1100 and "GiB of weights (int8, with their scales)" in answer.text
+        trace.about["config"]["quantize"] = None
+        assert size(trace).facts["weight_bytes"] == 4000
 
     def test_a_record_of_another_program(self):
         trace = oracle()

@@ -113,3 +113,19 @@ def test_a_record_that_does_not_know_its_beginning_cannot_be_run_again():
         run.play()
     with pytest.raises(TraceError, match="no checkpoint"):
         replay(recorder.trace)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"), [("colour", 1, "unknown setting colour;"), ("order", "best", "best")]
+)
+def test_a_record_of_a_later_version_that_set_what_this_one_does_not_know(name, value, says):
+    run = Run()
+    run.submit([1, 2, 3], 3)
+    with Recorder(run) as recorder:
+        run.play()
+    at_start, changed = recorder.trace, recorder.trace
+    at_start.about = at_start.about | {"config": at_start.about["config"] | {name: value}}
+    changed.events.insert(0, ev.SettingsChanged(step=1, t=0.0, names=(name,), values=(value,)))
+    for trace in (at_start, changed):
+        with pytest.raises(TraceError, match=f"{says}.*later version"):
+            replay(trace)

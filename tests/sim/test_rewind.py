@@ -203,3 +203,16 @@ def test_a_record_without_its_beginning() -> None:
         run.play()
     with pytest.raises(TraceError, match="no checkpoint"):
         rewind(run, recorder.trace, recorder.trace.history.last)
+
+
+def test_a_record_that_cannot_be_run_again_ends_nothing() -> None:
+    run = Run()
+    with Recorder(run) as recorder:
+        running = run.submit([1, 2, 3], 30)
+        run.scheduler.step()
+    trace = recorder.trace
+    trace.about = trace.about | {"config": trace.about["config"] | {"colour": "blue"}}
+    with pytest.raises(TraceError, match="unknown setting colour"):
+        rewind(run, trace, 1)
+    run.play()
+    assert running.finish_reason == "length"

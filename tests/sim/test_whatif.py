@@ -100,6 +100,16 @@ def test_a_record_without_its_configuration():
         whatif(Trace({}, [], {}), COSTS, num_pages=3)
 
 
+def test_a_record_of_a_later_version_that_set_what_this_one_does_not_know(trace):
+    about = trace.about | {"config": trace.about["config"] | {"colour": "blue"}}
+    later = Trace(trace.keyframe, trace.events, trace.texts, "", about, trace.checkpoint)
+    for changes in ({}, {"num_pages": 20}):
+        with pytest.raises(TraceError, match=r"unknown setting colour;.*later version"):
+            whatif(later, COSTS, **changes)
+    with pytest.raises(TraceError, match=r"unknown setting colour;.*later version"):
+        sweep(later, COSTS, num_pages=(10, 20))
+
+
 def test_a_sweep_finds_the_cliff(trace):
     curve = sweep(trace, COSTS, num_pages=range(10, 100, 10))
     assert curve.values == list(range(10, 100, 10)) and curve.table.num_pages.tolist() == curve.values

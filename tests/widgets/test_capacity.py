@@ -17,8 +17,8 @@ from minisgl_widgets.capacity import sizing
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.record import Encoder
+from tests.widgets.exported import Opened, accessible
 from tests.widgets.packed import parts_of
-from tests.widgets.test_export import Opened, accessible
 
 RUN = runs.shared_preface
 
@@ -41,7 +41,7 @@ def opened(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_the_runs_own_model_comes_first() -> None:
     assert [m["name"] for m in sizing(RUN.about)["models"]] == ["smollm2-135m", *MODELS]
     assert sizing({}) == sizing(RUN.about) | {"own": False, "models": sizing(RUN.about)["models"][1:]}
-    shape = {"layers": 2, "kv_heads": 3, "head_dim": 4, "params": 0}
+    shape = {"layers": 2, "kv_heads": 3, "head_dim": 4, "params": 0, "int8_bytes": 0}
     assert sizing({"model": "mine", "shape": shape})["models"][0] == {"name": "mine"} | shape
 
 
@@ -57,8 +57,10 @@ def test_a_record_of_another_program_is_shown_all_the_same() -> None:
     ]
 
 
-def test_the_weights_of_an_int8_run_are_those_of_size(chromium: Any, tmp_path: Path) -> None:
-    about = RUN.about | {"config": RUN.about["config"] | {"quantize": "int8"}}
+@pytest.mark.parametrize("int8_bytes", [0, 135 * 10**6])  # records from before there was such a number have none
+def test_the_weights_of_an_int8_run_are_those_of_size(chromium: Any, tmp_path: Path, int8_bytes: int) -> None:
+    shape = sizing(RUN.about)["models"][0] | {"int8_bytes": int8_bytes}
+    about = RUN.about | {"shape": shape, "config": RUN.about["config"] | {"quantize": "int8"}}
     run = Trace(RUN.keyframe, RUN.events, RUN.texts, RUN.title, about)
     page = Opened(chromium, export_html(run, tmp_path / "run.html"), "#view=capacity,events")
     said = page.text(".msgl-capbeside")

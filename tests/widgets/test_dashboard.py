@@ -401,6 +401,23 @@ def test_what_a_notebook_stores_has_the_numbers() -> None:
     assert "application/vnd.jupyter.widget-view+json" in shown
 
 
+def test_where_it_was_shown_a_line_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs: dict[str, list[dict]] = {}
+    plain = lambda obj, raw, display_id, **more: outputs.setdefault(display_id, []).append(obj)  # noqa: E731
+    for name in ("display", "update_display"):
+        monkeypatch.setattr(f"IPython.core.display_functions.{name}", plain)
+    dash = make()
+    dash._ipython_display_()
+    dash.step()
+    dash._ipython_display_()  # in a second cell
+    dash.close()
+    dash._ipython_display_()
+    (first, line), (second, line_again), (still,) = outputs.values()
+    assert "application/vnd.jupyter.widget-view+json" in first and "needs 13, 61 promised" in second["text/html"]
+    assert line == line_again == {"text/plain": "fake: dashboard closed after step 1"}
+    assert set(still) == {"text/plain", "text/html"}, "no widget that is not there"
+
+
 def test_a_dashboard_is_live_and_says_its_speeds() -> None:
     dash = make(speed=3)
     assert dash.stage.live

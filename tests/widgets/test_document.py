@@ -15,7 +15,7 @@ import pytest
 from minisgl_widgets import Quiz, Replay, SideBySide, Tour, runs
 from minisgl_widgets.document import Document
 from tests.chromium import skip_or_fail
-from tests.widgets.test_export import Opened
+from tests.widgets.exported import Opened
 
 MADE: dict[str, Callable[[], Document]] = {
     "replay": lambda: Replay(runs.load("five_prompts")),

@@ -15,7 +15,6 @@ import pytest
 from minisgl.config import EngineConfig
 from minisgl.core import SamplingParams
 from minisgl.events.history import History
-from minisgl.events.snapshot import Snapshot
 from minisgl.events.trace import Trace
 from minisgl.events.types import PagesEvicted
 from minisgl.events.words import count, describe
@@ -25,12 +24,12 @@ from minisgl_widgets.bundle import STATIC, bundle, order
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.palette import luminance
-from minisgl_widgets.record import Encoder
 from minisgl_widgets.replay import Replay
 from minisgl_widgets.session import Session
 from tests.chromium import skip_or_fail
 from tests.fakes import HashExecutor
 from tests.script import finish_early, overlapped, release
+from tests.widgets.exported import TEXTS, Kernel, Opened, accessible
 from tests.widgets.tokens import tokens
 
 
@@ -80,9 +79,6 @@ def shared() -> History:
     prompts += [[50 + i for i in range(12)], [*system, 60, 61, 62], [70 + i for i in range(14)], prompts[0]]
     pool = {"num_pages": 20, "page_size": 4, "max_running_requests": 3, "max_seq_len": 40, "prefix_cache": "radix"}
     return run(prompts, max_tokens=6, every=2, **pool)
-
-
-TEXTS = {i: f" w{i}" for i in range(1000)} | {20: "\n", 21: " <b>", 22: "</script>", 23: "é"}
 
 
 # -- without a browser -----------------------------------------------------------------------------------------------
@@ -159,101 +155,6 @@ def test_the_same_record_gives_the_same_bytes(shared: History, tmp_path: Path) -
 
 
 # -- in a browser ----------------------------------------------------------------------------------------------------
-
-
-class Opened:
-    """An exported page, and what it says."""
-
-    def __init__(self, browser: Any, path: Path, fragment: str = "", **options: Any) -> None:
-        self.problems: list[str] = []
-        self.requests: list[str] = []
-        self.context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(60_000)
-        self.page.on("pageerror", lambda e: self.problems.append(str(e)))
-        self.page.on("console", lambda m: m.type in ("error", "warning") and self.problems.append(m.text))
-        self.page.on("request", lambda r: self.requests.append(r.url))
-        self.page.goto(path.as_uri() + fragment)
-        self.page.wait_for_selector("body[data-ready]")
-        self.settle()
-
-    def settle(self) -> None:
-        """Until what was asked for is drawn."""
-        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-    def scrub(self, step: int) -> None:
-        self.page.evaluate(
-            """(step) => { const range = document.querySelector(".msgl-range");
-            range.value = step; range.dispatchEvent(new Event("input")); }""",
-            step,
-        )
-        self.settle()
-
-    def press(self, *keys: str) -> int:
-        for key in keys:
-            self.page.keyboard.press(key)
-        self.settle()
-        return self.step
-
-    @property
-    def step(self) -> int:
-        return int(self.page.locator(".msgl").get_attribute("data-step"))
-
-    def data(self, selector: str) -> list[dict[str, str]]:
-        """The data attributes of every match."""
-        return self.page.eval_on_selector_all(selector, "(all) => all.map((el) => ({ ...el.dataset }))")
-
-    def text(self, selector: str) -> str:
-        return self.page.locator(selector).inner_text()
-
-    def check(self, history: History, step: int) -> None:
-        """Every number that the page shows is the one of the Python state."""
-        snap = history.at(step)
-        assert self.step == step
-        assert self.text(".msgl-number") == f"step {step} of {history.last}"
-        (strip,) = self.data(".msgl-strip")
-        for kind in ("free", "owned", "evictable", "protected"):
-            assert strip[kind] == str(snap.pages.count(kind)), (step, kind)
-        assert f"{snap.pages.count('free')} free" in self.text(".msgl-legend")
-        (lamp,) = self.data(".msgl-lamp")
-        assert lamp == {"sound": "true", "violations": "0"}
-        self._check_ledger(snap)
-        self._check_requests(snap)
-        self._check_tree(snap)
-        handoffs = [(str(x["uid"]), " ".join(map(str, s["pages"]))) for x in snap.handoffs for s in x["segments"]]
-        shown = [(x["of"], x["pages"]) for x in self.data(".msgl-hocell")]
-        assert shown == handoffs
-        words = history.steps[step - history.first - 1]["words"] if step > history.first else []
-        shown_words = self.page.locator(".msgl-sentences li:not(.msgl-empty)").all_inner_texts()
-        assert [re.sub(r"\s+", " ", w) for w in shown_words] == words
-
-    def _check_ledger(self, snap: Snapshot) -> None:
-        shown = self.data(".msgl-test")
-        assert len(shown) == len(snap.tests)
-        for row, test in zip(shown, snap.tests, strict=True):
-            assert (row["uid"], row["verdict"]) == (str(test["uid"]), test["verdict"])
-            for name in ("need", "reserved", "free", "evictable", "pending"):
-                assert row.get(name) == (None if test[name] is None else str(test[name])), name
-        for line, test in zip(self.page.locator(".msgl-verdict").all_inner_texts(), snap.tests, strict=True):
-            if test["verdict"] == "pages":
-                assert f"waits: needs {test['need']}, {test['reserved']} promised," in line
-            assert ("tested in step" in line) == (test["verdict"] != "admitted" and test["step"] < snap.step)
-
-    def _check_requests(self, snap: Snapshot) -> None:
-        shown = {int(row["uid"]): row for row in self.data(".msgl-request[data-uid]")}
-        assert sorted(shown) == sorted(snap.requests)
-        for uid, r in snap.requests.items():
-            row = shown[uid]
-            assert (row["status"], row["reason"]) == (r.status, r.reason)
-            numbers = (r.matched, len(r.output), len(r.pages), r.reserved, r.cached_len)
-            names = ("matched", "output", "pagesHeld", "reserved", "cachedLen")
-            assert tuple(row[name] for name in names) == tuple(map(str, numbers)), uid
-
-    def _check_tree(self, snap: Snapshot) -> None:
-        shown = {int(n["node"]): n for n in self.data(".msgl-node") if n["mark"] != "evicted"}
-        assert sorted(shown) == sorted(set(snap.tree) - {0})
-        for i, n in shown.items():
-            assert (n["locks"], n["used"]) == (str(snap.tree[i].locks), str(snap.tree[i].used))
 
 
 @pytest.fixture(scope="module")
@@ -461,25 +362,12 @@ def test_a_record_opens_at_its_first_step_and_is_not_live(chromium: Any, oracle:
     page.context.close()
 
 
-LIVE = """(record) => {
-    const el = document.querySelector("#stage"), { stage } = el, { store } = stage;
-    const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-    const fresh = new store.constructor();
-    fresh.load(bytes(record));
-    el.replaceChildren();
-    window.live = new stage.constructor(el, fresh, { live: true });
-    window.more = (tail, buffers) => fresh.append(tail, buffers.map(bytes));
-}"""
-
-
 def test_a_live_stage_follows_and_keeps_new_requests_in_sight(chromium: Any, tmp_path: Path) -> None:
     pool = {"num_pages": 400, "max_seq_len": 16, "max_running_requests": 4}
     many = run([[i, 1, 2] for i in range(40)], max_tokens=4, every=2, **pool)
     page = Opened(chromium, export_html(Session(many, {}, "Many"), tmp_path / "many.html"))
     feed = Feed(many.at(0).to_dict())
-    encoder = Encoder(feed)
-    page.page.evaluate(LIVE, base64.b64encode(encoder.record(deflate=False)).decode())
-    page.settle()
+    kernel = Kernel(page, feed)
     body = page.page.locator(".msgl-tbody")
 
     def arrive(steps: int) -> int:
@@ -487,13 +375,7 @@ def test_a_live_stage_follows_and_keeps_new_requests_in_sight(chromium: Any, tmp
         for i in range(feed.history.last, feed.history.last + steps):
             for event in many.steps.events(i):
                 feed.put(event)
-        tail = encoder.tail()
-        if tail:
-            message, buffers = tail
-            known = page.page.evaluate(
-                "([tail, buffers]) => more(tail, buffers)", [message, [base64.b64encode(b).decode() for b in buffers]]
-            )
-            assert known, "a tail was missing"
+        kernel.send()
         page.settle()
         page.settle()
         return body.evaluate("(el) => el.scrollTop")
@@ -703,17 +585,6 @@ def test_a_replay_takes_over_what_surrounds_it(chromium: Any, oracle: History, t
     assert high == inner, "all of it is seen, without a bar to scroll"
     assert page.url == outside.as_uri() and problems == []
     context.close()
-
-
-def accessible(page: Opened, repo_root: Path) -> None:
-    """Fail with what axe finds; the page must have been opened with ``bypass_csp``."""
-    axe = repo_root / "tests" / "js" / "node_modules" / "axe-core" / "axe.min.js"
-    if not axe.exists():
-        skip_or_fail("axe-core is not installed (make env-js)")
-    page.page.add_script_tag(path=axe)
-    found = page.page.evaluate("async () => (await axe.run(document)).violations")
-    said = [f"{v['id']}: {v['help']}\n  {n['html'][:200]}\n  {n['failureSummary']}" for v in found for n in v["nodes"]]
-    assert said == [], "\n".join(said)
 
 
 @pytest.mark.parametrize("views", ["chart,events", "timeline,batch", "timeline,questions"])

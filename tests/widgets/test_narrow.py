@@ -13,7 +13,7 @@ from minisgl.events.recorder import Recorder
 from minisgl_widgets import runs
 from minisgl_widgets.export import export_html
 from tests.fakes import Run
-from tests.widgets.test_export import Opened
+from tests.widgets.exported import Opened
 
 CUT = """(tab) => {
   const all = [...tab.closest(".msgl-dock").querySelectorAll(".msgl-dockbody *")];

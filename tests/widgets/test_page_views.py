@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import random
 import re
 import shutil
 import subprocess
@@ -21,31 +20,12 @@ from minisgl.events.trace import Trace
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.page_views import compare, eviction_order, evictions, life_lines, page_table
-from minisgl_widgets.record import Encoder
 from minisgl_widgets.session import Session
 from tests.chromium import skip_or_fail
 from tests.fakes import Run
-from tests.widgets.test_export import LIVE, TEXTS, Opened, accessible
+from tests.widgets.exported import SMALL, TEXTS, Kernel, Opened, accessible, exported, recorded
 
 JS = Path(__file__).parent.parent / "js"
-
-
-def recorded(run: Run, requests: int, seed: int) -> Trace:
-    """Prompts with shared beginnings, a few steps apart."""
-    start = run.snapshot().to_dict()
-    rng = random.Random(seed)
-    system = list(range(1, 25))
-    for i in range(requests):
-        run.submit(system[: rng.randrange(2, 25)] + [rng.randrange(30, 35) for _ in range(rng.randrange(1, 6))], 9)
-        for _ in range(rng.randrange(4)):
-            run.scheduler.step()
-        if i % 9 == 8:
-            run.scheduler.abort(i)
-    run.play()
-    return Trace(start, run.events, TEXTS, "pages", run.about())
-
-
-SMALL = {"num_pages": 26, "page_size": 4, "max_seq_len": 40, "max_running_requests": 4}
 
 
 # -- who goes next: without a browser --------------------------------------------------------------------------------
@@ -149,11 +129,9 @@ def test_two_moments_as_text(trace: Trace) -> None:
 
 @pytest.fixture(scope="module")
 def opened(chromium: Any, trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    page = Opened(chromium, export_html(trace, tmp_path_factory.mktemp("pages") / "pages.html"))
-    yield page
-    assert page.problems == []
+    with exported(chromium, trace, tmp_path_factory.mktemp("pages")) as page:
+        yield page
     assert [url for url in page.requests if not url.startswith(("file:", "blob:", "data:"))] == []
-    page.context.close()
 
 
 def ways(trace: Trace) -> list[int]:
@@ -250,16 +228,12 @@ def test_life_lines_zoom_and_select(opened: Opened, trace: Trace) -> None:
 def test_life_lines_follow_a_live_run(chromium: Any, trace: Trace, tmp_path: Path) -> None:
     page = Opened(chromium, export_html(trace, tmp_path / "pages.html"))
     feed = Feed(trace.keyframe)
-    encoder = Encoder(feed)
-    page.page.evaluate(LIVE, base64.b64encode(encoder.record(deflate=False)).decode())
-    page.settle()
+    kernel = Kernel(page, feed)
     page.page.locator(".msgl-tab[data-view=lifelines]").click()
     for step in range(1, trace.history.last + 1):
         for event in trace.history.steps.events(step - 1):
             feed.put(event)
-        message, buffers = encoder.tail()
-        known = [message, [base64.b64encode(b).decode() for b in buffers]]
-        page.page.evaluate("([tail, buffers]) => more(tail, buffers)", known)
+        kernel.send()
         if step % 10 == 0:
             page.page.wait_for_selector(f".msgl-lifelines[data-step-to='{step}'][data-drawn='1']")
     owner = trace.at(70).pages.owner

@@ -11,8 +11,8 @@ from minisgl.events.recorder import Recorder
 from minisgl_widgets import runs
 from minisgl_widgets.export import export_html
 from minisgl_widgets.side_by_side import SideBySide
+from tests.widgets.exported import Opened
 from tests.widgets.fake_llm import FakeLLM
-from tests.widgets.test_export import Opened
 
 PARTS = """() => {
   const seen = (el) => el.getClientRects().length;
@@ -59,6 +59,27 @@ def test_the_scrub_bar_has_room(chromium: Any, tmp_path: Path) -> None:
     for width in (560, 760, 900, 960):  # 900: about what an output has in JupyterLab at 1280
         page.page.set_viewport_size({"width": width, "height": 720})
         assert page.page.evaluate("document.querySelector('.msgl-range').clientWidth") >= 240, width
+    page.context.close()
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_asking_for_a_number_of_pages_takes_no_further_room(chromium: Any, tmp_path: Path, live: bool) -> None:
+    page = Opened(chromium, export_html(runs.load("reserve"), tmp_path / "run.html"))
+    page.page.evaluate("(live) => { stage.stage.player.live.hidden = !live; }", live)
+    for width in (560, 800, 900, 1030, 1150, 1280, 1500):
+        page.page.set_viewport_size({"width": width, "height": 720})
+        found = []
+        for kind in ("refusal", "free"):
+            page.page.locator(".msgl-breakkind").select_option(kind)
+            page.settle()
+            found.append(page.page.evaluate(PARTS))
+        assert found[1]["lost"] == [], width
+        fields, around = found[1]["places"], found[0]["places"]
+        assert len(fields) == len(around) + 1 and all(box in fields for box in around), f"nothing moves at {width}"
+        if width >= 1030:
+            (_, top, _, bottom) = fields[-1]
+            assert bottom - top < 50, f"one row at {width}"
+    assert page.problems == []
     page.context.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,8 @@ from minisgl.events.trace import Trace
 from minisgl_widgets import runs
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
-from minisgl_widgets.record import Encoder
 from tests.fakes import Run
-from tests.widgets.test_export import LIVE, Opened, accessible
-from tests.widgets.test_page_views import SMALL, recorded
+from tests.widgets.exported import SMALL, Kernel, Opened, accessible, exported, recorded
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +24,8 @@ def trace() -> Trace:
 
 @pytest.fixture(scope="module")
 def opened(chromium: Any, trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    path = export_html(trace, tmp_path_factory.mktemp("pointing") / "run.html")
-    page = Opened(chromium, path, "#view=chart,pagetable")
-    yield page
-    assert page.problems == []
-    page.context.close()
+    with exported(chromium, trace, tmp_path_factory.mktemp("pointing"), "#view=chart,pagetable") as page:
+        yield page
 
 
 def pages_of(snap: Snapshot, uid: int) -> list[int]:
@@ -184,18 +178,12 @@ def test_keys_go_through_a_text_and_hold_a_token(opened: Opened, trace: Trace) -
 def test_in_a_live_run_too(chromium: Any, trace: Trace, tmp_path: Path) -> None:
     page = Opened(chromium, export_html(trace, tmp_path / "run.html"))
     feed = Feed(trace.keyframe)
-    encoder = Encoder(feed)
-    page.page.evaluate(LIVE, base64.b64encode(encoder.record(deflate=False)).decode())
-    page.settle()
+    kernel = Kernel(page, feed)
     last = 12
     for event in trace.events:
         if event.step <= last:
             feed.put(event)
-    message, buffers = encoder.tail()
-    page.page.evaluate(
-        "([tail, buffers]) => more(tail, buffers)", [message, [base64.b64encode(b).decode() for b in buffers]]
-    )
-    page.settle()
+    kernel.send()
     snap = trace.at(last)
     uid = next(u for u, r in snap.requests.items() if r.row >= 0)
     page.page.locator(f".msgl-token[data-of='{uid}']").first.hover(force=True, position={"x": 3, "y": 5})

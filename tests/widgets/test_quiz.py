@@ -27,8 +27,8 @@ from minisgl_widgets.moment import Moment
 from minisgl_widgets.quiz import Quiz, choose
 from minisgl_widgets.quiz_question import TOPICS, QuizQuestion
 from tests.fakes import Run
+from tests.widgets.exported import Opened
 from tests.widgets.packed import parts_of
-from tests.widgets.test_export import Opened
 
 
 def random_run(seed: int) -> Trace:

@@ -9,8 +9,8 @@ import pytest
 
 from minisgl_widgets import runs
 from minisgl_widgets.side_by_side import SideBySide
+from tests.widgets.exported import Opened
 from tests.widgets.packed import parts_of
-from tests.widgets.test_export import Opened
 
 
 def test_it_counts_what_differs() -> None:

@@ -15,7 +15,7 @@ from minisgl_widgets.bundle import STATIC
 from minisgl_widgets.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP
 from minisgl_widgets.static_steps import batches
 from tests.fakes import Run
-from tests.widgets.test_page_views import recorded
+from tests.widgets.exported import recorded
 
 WIDE, HIGH = 640 - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +15,9 @@ from minisgl.events.trace import Trace
 from minisgl_widgets.export import export_html
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.questions import answer
-from minisgl_widgets.record import Encoder
 from minisgl_widgets.static_time import WIDTH, Timeline
 from tests.fakes import Run
-from tests.widgets.test_export import Opened
+from tests.widgets.exported import Kernel, Opened, exported
 
 HELD = "document.querySelector('#stage').stage.pinned"
 STATUSES = {"wait": {"waiting"}, "prefill": {"prefill", "running"}, "decode": {"running"}, "done": {"finished"}}
@@ -57,11 +55,8 @@ def trace() -> Trace:
 
 @pytest.fixture(scope="module")
 def opened(chromium: Any, trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    path = export_html(trace, tmp_path_factory.mktemp("time") / "busy.html")
-    page = Opened(chromium, path, "#step=1&view=timeline,batch")
-    yield page
-    assert page.problems == []
-    page.context.close()
+    with exported(chromium, trace, tmp_path_factory.mktemp("time"), "#step=1&view=timeline,batch") as page:
+        yield page
 
 
 def both_ways(trace: Trace) -> list[int]:
@@ -260,24 +255,14 @@ def test_the_answer_follows_who_is_held_and_says_what_it_lacks(opened: Opened, t
     assert opened.page.evaluate("document.querySelector('#stage').stage.pinned.uid") == 9
 
 
-LIVE = """(record) => {
-    const el = document.querySelector("#stage"), { stage } = el, { store } = stage;
-    const fresh = new store.constructor();
-    fresh.load(Uint8Array.from(atob(record), (c) => c.charCodeAt(0)));
-    el.replaceChildren();
-    window.sent = [];
-    window.live = new stage.constructor(el, fresh, { live: true, send: (message) => sent.push(message) });
-    live.docks[1].show("questions");
-}"""
-
-
 def test_where_there_is_a_kernel_it_is_asked(chromium: Any, trace: Trace, tmp_path: Path) -> None:
     page = Opened(chromium, export_html(trace, tmp_path / "run.html"))
-    page.page.evaluate(LIVE, base64.b64encode(Encoder(Feed.of(trace)).record(deflate=False)).decode())
+    kernel = Kernel(page, Feed.of(trace))
+    page.page.evaluate("live.docks[1].show('questions')")
     page.settle()
 
     def asked() -> list[dict]:
-        return [message for message in page.page.evaluate("sent.splice(0)") if message["kind"] == "ask"]
+        return [message for message in kernel.heard() if message["kind"] == "ask"]
 
     page.page.evaluate("live.ask('waiting', 8)")
     page.settle()

@@ -12,7 +12,7 @@ from minisgl.errors import TourError
 from minisgl_widgets import runs
 from minisgl_widgets.markup import FIXED, sentences, tabs
 from minisgl_widgets.tour import Tour
-from tests.widgets.test_export import Opened
+from tests.widgets.exported import Opened
 
 NUMBER = re.compile(r"\d|\b(one|two|three|four|five|six|seven|eight|once|all|none|no|nothing|nobody|each|only)\b", re.I)
 

@@ -11,8 +11,7 @@ import pytest
 from minisgl.events.trace import Trace
 from minisgl_widgets.export import export_html
 from tests.fakes import Run
-from tests.widgets.test_export import Opened
-from tests.widgets.test_page_views import SMALL, recorded
+from tests.widgets.exported import SMALL, Opened, recorded
 
 MOVES = {
     "new": {"msgl-appear", "msgl-grow"},

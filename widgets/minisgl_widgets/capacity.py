@@ -10,8 +10,9 @@ from minisgl.sim.roofline import BYTES, MODELS
 
 
 def sizing(about: Mapping[str, Any]) -> dict[str, Any]:
-    """For a record's head, plain JSON: ``models`` (name, layers, kv_heads, head_dim, params), the run's own first;
-    ``own``: is it known? ``bytes`` of a number by dtype. ``static/capacity.js`` is the other side of ``minisgl.size``.
+    """For a record's head, plain JSON: ``models`` (name and ``Shape``), the run's own first; ``own``: is it known?
+
+    ``bytes`` of a number by dtype. ``static/capacity.js`` is the other side of ``minisgl.size``.
     """
     found = shape_of_run(dict(about))
     known = [(m.name, Shape(m.layers, m.kv_heads, m.head_dim, m.params)) for m in MODELS.values()]

@@ -219,6 +219,9 @@ class Dashboard(LookBack, Panel):
         if _open.get(id(self.llm)) is self:
             del _open[id(self.llm)]
 
+    def _last_words(self) -> str:
+        return f"{self._driver.feed.title}: dashboard closed after step {self.history.last}"
+
     def _stop(self) -> None:
         self._driver.stop()
         self._screen.proof.stop()
@@ -238,7 +241,7 @@ def result(future: Future) -> Any:
 
 
 @atexit.register
-def _close_all() -> None:
-    """A thread must not step a model while the interpreter goes down."""
+def _stop_all() -> None:
+    """A thread must not step a model while the interpreter goes down. What is on the page stays there, to be read."""
     for dashboard in list(_open.values()):
-        dashboard.close()
+        dashboard._stop()

@@ -18,6 +18,7 @@ from minisgl.events.snapshot import Snapshot
 from minisgl.events.state import CACHE, FREE, NodeState, RequestState
 from minisgl.events.trace import Trace
 from minisgl.events.words import count
+from minisgl.sim.answers.pictures import drawn
 from minisgl_widgets import palette
 from minisgl_widgets.shown import Chip, Prose, Shown, Texts, middle, page_list, plain, table
 
@@ -76,13 +77,13 @@ def _svg(cells: np.ndarray, title: str, starts: list[int]) -> str:
             x, y, wide, owner = at * CELL, row * CELL, (end - at) * CELL, line[at]
             name = {FREE: "free", CACHE: "cached"}.get(owner, f"request {owner}")
             where = f"pages {starts[row]} to {starts[row + 1] - 1}: {name}"
-            bars.append(f'<rect x="{x}" y="{y}" width="{wide}" height="{CELL}" fill="{_fill(owner)}">')
-            bars.append(f"<title>{where}</title></rect>")
+            place = f'x="{x}" y="{y}" width="{wide}" height="{CELL}"'
+            bars.append(f'<rect {place} fill="{_fill(owner)}"><title>{where}</title></rect>')
             at = end
     size = f'width="{across * CELL}" height="{down * CELL}"'
     return (
         f'<b>{escape(title)}</b><br><svg xmlns="http://www.w3.org/2000/svg" {size} role="img" '
-        f'aria-label="{escape(title)}">{"".join(bars)}</svg>'
+        f'aria-label="{escape(title)}">{drawn(bars)}</svg>'
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as W
+from IPython.display import DisplayHandle
 
 WRAPPED = {"flex_flow": "row wrap", "align_items": "center"}  # layout of a row that goes on in the next line
 
@@ -15,17 +16,22 @@ class Panel(W.VBox):
     """Base of Dashboard and WhatIf. ``repr`` and ``_repr_html_`` are what a notebook stores of it."""
 
     closed = True  # until it is made: what could not be made has nothing to close
+    _shown: tuple[DisplayHandle, ...] = ()  # where notebooks show it
 
     @abstractmethod
     def _end(self) -> None:
         """Stop what works for the panel, before its widgets go."""
 
     @abstractmethod
+    def _last_words(self) -> str:
+        """What stands where it was once it is closed: one line."""
+
+    @abstractmethod
     def _repr_html_(self) -> str:
         """What is shown where widgets are not."""
 
     def close(self) -> None:
-        """Stop what works for it and remove the widgets."""
+        """Stop what works for it and remove the widgets. Where they were shown one line says so."""
         if self.closed:
             return
         self.closed = True
@@ -34,10 +40,20 @@ class Panel(W.VBox):
             if widget is not self:
                 widget.close()
         super().close()
+        for output in self._shown:  # else an empty box would stay there
+            output.update({"text/plain": self._last_words()}, raw=True)
+
+    def _ipython_display_(self) -> None:
+        """A cell's result could not be changed later on; an output with a name can."""
+        output = DisplayHandle()
+        output.display(self._still() if self.closed else self._repr_mimebundle_(), raw=True)
+        self._shown += (output,)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict:
-        shown = super()._repr_mimebundle_(**kwargs) or {}
-        return shown | {"text/plain": repr(self), "text/html": self._repr_html_()}
+        return (super()._repr_mimebundle_(**kwargs) or {}) | self._still()
+
+    def _still(self) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
 
 def button(label: str, icon: str, width: str, tooltip: str, act: Callable[[], object], style: str = "") -> W.Button:

@@ -238,6 +238,9 @@ class WhatIf(Panel):
 
     # -- without a browser ---------------------------------------------------------------------------------------------
 
+    def _last_words(self) -> str:
+        return f"sliders closed: {self._said(self.changes) or 'everything as recorded'}"
+
     def _said(self, changes: dict[str, Any]) -> str:
         return ", ".join(f"{n} = {self.knobs[n].say(v)}" for n, v in changes.items())
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tqdm.auto import tqdm
-
 from minisgl.events import types as ev
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
 from minisgl.events.words import count
+from minisgl.progress import progress_bar
 from minisgl.sim.answers import pictures
 from minisgl.sim.answers.answer import Answer, Told, cite, refused, requests, seconds
 from minisgl.sim.answers.books import Books
@@ -73,7 +72,7 @@ def blame(trace: Trace, uid: int) -> Answer:
     tried = sorted(suspects, key=lambda s: (-s.weight, s.uid))[:MOST]
     ends = {trace.keyframe["step"]: trace.keyframe["t"]} | {e.step: e.t for e in trace.of(ev.StepFinished)}
     rows = []
-    for suspect in tqdm(tried, desc="replaying", unit="replay", delay=2, leave=False):
+    for suspect in progress_bar("replaying", "replay", tried):
         when = _admitted(trace, uid, [suspect.uid])
         earlier = 0 if when is None else was - when
         time = ends[was - 1] - ends[was - earlier - 1] if was - earlier - 1 in ends else float("nan")

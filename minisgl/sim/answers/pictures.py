@@ -54,7 +54,7 @@ def bars(rows: Sequence[tuple[str, Sequence[Piece]]], looks: Looks, ends: tuple[
             x, wide = LEFT + (p.start - low) * scale, max(0.5, (p.end - p.start) * scale)
             look = looks[p.kind]
             out.append(
-                f'<g><title>{escape(p.title)}</title><rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{BAR}" '
+                f'<g><title>{escape(p.title)}</title> <rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{BAR}" '
                 f'fill="{look.fill}" stroke="currentColor" stroke-width="0.5"/>'
                 + (text(x + wide / 2, y + 15, look.letter, "middle", "#000") if wide >= 10 else "")
                 + "</g>"
@@ -110,5 +110,15 @@ def svg(height: int, inside: Sequence[str], label: str = "") -> str:
     said = f' aria-label="{escape(label)}"' if label else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img"{said} font-family="sans-serif" font-size="14">{"".join(inside)}</svg>'
+        f'role="img"{said} font-family="sans-serif" font-size="14">{drawn(inside)}</svg>'
     )
+
+
+def drawn(inside: Sequence[str]) -> str:
+    """What is in an SVG picture.
+
+    Viewers that trust nobody (GitHub, a notebook that was opened and not run) drop the picture and keep the words in
+    it. So others stand around them, which a picture does not show, and spaces between.
+    """
+    said = "<desc>[A picture is left out here until the cell is run; the words in it:</desc>"
+    return " ".join((said, *inside, "<desc>]</desc>"))

@@ -19,12 +19,13 @@ from minisgl.sim.roofline import BYTES, GIB, MODELS, ModelShape
 
 
 class Shape(NamedTuple):
-    """What the size of KV depends on; ``params`` is the number of weights, 0 where unknown."""
+    """What the size of KV depends on, and of the weights: their number, and what they take as int8; 0 where unknown."""
 
     layers: int
     kv_heads: int
     head_dim: int
     params: int = 0
+    int8_bytes: int = 0
 
 
 LOOKS = {
@@ -112,9 +113,10 @@ def size(
             said.append("They fit." if need <= pages else f"They do not fit: {need - pages:,} pages are missing.")
     if shape.params:
         int8 = run.get("quantize") == "int8"
-        weights = shape.params * (1 if int8 else BYTES[dtype])
+        weights = shape.int8_bytes or shape.params if int8 else shape.params * BYTES[dtype]
         rows.append(("weight_bytes", weights, "bytes"))
-        kept = "weights (int8; their scales come on top)" if int8 else "weights"
+        scales = " (int8, with their scales)" if shape.int8_bytes else " (int8; their scales come on top)"
+        kept = f"weights{scales if int8 else ''}"
         said.append(f"Not part of it: {weights / GIB:.2f} GiB of {kept}, and the activations of a batch.")
     facts = {figure: value for figure, value, _ in rows}
     picture = pictures.bars([("pool", pieces)], LOOKS, ("0 pages", f"{int(pieces[-1].end):,} pages")) if pieces else ""
@@ -167,7 +169,8 @@ def _of_known(known: ModelShape) -> Shape:
 
 def _shape(model: Any) -> tuple[str, Shape]:
     """A model's name and shape."""
-    if isinstance(model, tuple) and len(model) in (3, 4) and all(type(n) is int and n > 0 for n in model[:3]):
+    numbers = isinstance(model, tuple) and 3 <= len(model) <= len(Shape._fields)
+    if numbers and all(type(n) is int and n > 0 for n in model[:3]):
         return "this shape", Shape(*model)
     if all(hasattr(model, name) for name in ("num_layers", "num_kv_heads", "head_dim")):
         return "this model", Shape(model.num_layers, model.num_kv_heads, model.head_dim)

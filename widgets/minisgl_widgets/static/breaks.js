@@ -4,7 +4,7 @@ import { h, say } from "./look.js";
 
 const BREAKS = {
   refusal: "refusal", eviction: "eviction", split: "split", retract: "retraction", finish: "request ends", handoff: "handoff",
-  arrival: "arrival", admission: "admission", drain: "drain", broken: "broken rule", free: "free pages fall below",
+  arrival: "arrival", admission: "admission", drain: "drain", broken: "broken rule", free: "free pages <",
 };
 
 /** The steps where it happened, in order. "free": where the free pages fall below `n`.

@@ -5,7 +5,7 @@ const GIB_BYTES = 2 ** 30;
 const MOST_SHARES = 60; // requests that the bar tells apart
 
 /**
- * @typedef {{name: string, layers: number, kv_heads: number, head_dim: number, params: number}} Model `params` 0: not known
+ * @typedef {{name: string, layers: number, kv_heads: number, head_dim: number, params: number, int8_bytes: number}} Model 0: not known
  * @typedef {"gib" | "pages" | "tokens" | "requests"} Given what says how large the pool is
  * @typedef {{pageSize: number, length: number, given: Given, value: number}} Wish `length`: prompt and new tokens of a request
  * @typedef {{perToken: number, pageBytes: number, each: number, pages: number, tokens: number, bytes: number, atOnce: number, left: number}} Figures
@@ -136,8 +136,9 @@ export class Capacity {
     const rest = left ? `, ${grouped(left)} ${left === 1 ? "page" : "pages"} left` : "";
     say(this.said, `${grouped(atOnce)} ${atOnce === 1 ? "request" : "requests"} at once, each of ${grouped(each)} ${each === 1 ? "page" : "pages"} in the worst case${rest}.`);
     const int8 = own && model === models[0] && this.stage.store.config.quantize === "int8";
-    const kept = int8 ? "weights (int8; their scales come on top)" : "weights";
-    const weights = model.params ? `${(model.params * (int8 ? 1 : bytes[dtype]) / GIB_BYTES).toFixed(2)} GiB of ${kept}` : "the weights";
+    const scales = model.int8_bytes ? " (int8, with their scales)" : " (int8; their scales come on top)";
+    const taken = int8 ? model.int8_bytes || model.params : model.params * bytes[dtype];
+    const weights = model.params ? `${(taken / GIB_BYTES).toFixed(2)} GiB of weights${int8 ? scales : ""}` : "the weights";
     say(this.beside, `Not part of it: ${weights}, and the activations of a batch.${own ? "" : " The record does not say its model."}`);
     say(this.code, sizeCode(own && model === models[0] ? "trace" : `"${model.name}"`, dtype, wish, found));
     this._drawBar(found);
