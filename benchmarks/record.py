@@ -25,6 +25,7 @@ from minisgl.config import EngineConfig
 from minisgl.core import BatchResult, SamplingParams
 from minisgl.events.recorder import Recorder
 from minisgl.events.types import TokensSampled
+from minisgl.events.words import count
 from minisgl.scheduler import Scheduler
 
 ROWS = 64
@@ -165,7 +166,7 @@ def main() -> None:
 
     requests = recorder.source.requests  # type: ignore[attr-defined]
     print(f"{steps} steps of {ROWS} rows, {requests} requests, {tokens} new tokens, {len(trace)} events.")
-    print(f"Reading: medians of {rounds} rounds, each in a Python of its own.\n")
+    print(f"Reading: medians of {count(rounds, 'round')}, each in a Python of its own.\n")
     rows = [(label, figures[name], unit) for label, name, unit in ROWS_OF_THE_TABLE]
     print(table(("what", "figure", "unit"), rows))
     if options.json:

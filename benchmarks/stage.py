@@ -29,7 +29,11 @@ sys.path.append(str(Path(__file__).parent.parent))
 from minisgl_widgets import Stage, export_html
 from minisgl_widgets.feed import Feed
 from minisgl_widgets.session import Session
-from tests.chromium import launched
+
+try:
+    from tests.chromium import launched
+except ModuleNotFoundError as missing:
+    sys.exit(f"stage.py needs {missing.name}, one of the test tools: run it in the environment of `make env-dev`")
 
 PROMPT, NEW, ROWS, PAGE_SIZE = 512, 200, 64, 16
 WIDTH, HEIGHTS = 1280, {900: "", 2400: "all in sight, "}

@@ -10,6 +10,8 @@ from statistics import median
 
 from measure import arguments, interleaved, print_json, spread, table
 
+from minisgl.events.words import count
+
 # The time is taken inside, so Python's own start does not count. Files are warm: the first round is thrown away.
 CASE = """
 import json, resource, sys, time
@@ -72,7 +74,7 @@ def main() -> None:
     for name, last in found.items():
         figures = (median(times[name]), spread(times[name]), last["cpu_seconds"], f"{last['peak_mib']:.0f}")
         rows.append([name, *figures, "yes" if last["torch"] else "no"])
-    print(f"Each in a Python of its own, {rounds} rounds in turns; Python's own start is not counted.\n")
+    print(f"Each in a Python of its own, {count(rounds, 'round')} in turns; Python's own start is not counted.\n")
     print(table(("what", "seconds", "spread", "CPU seconds", "peak RSS, MiB", "torch"), rows))
     if options.json:
         results = {name: found[name] | {"seconds": median(times[name])} for name in CASES}

@@ -11,6 +11,7 @@ import csv
 import os
 import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +20,10 @@ import msgspec
 
 from minisgl.errors import MinisglError
 from minisgl.events.export import FORMATS, export
+from minisgl.events.state import CACHE, FREE
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
+from minisgl.events.words import count
 
 TABLES = ("requests", "steps", "admissions", "handoffs", "pages")
 HEAD = 20  # rows and lines that an overview shows
@@ -29,6 +32,9 @@ SIGPIPE = 141  # what a shell reports of a program that a closed pipe ended
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
+    if "run" not in args:  # no command was named: say which there are
+        args.help()
+        return 2
     try:
         code: int = args.run(args)
         sys.stdout.flush()
@@ -46,8 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m minisgl", description="minisgl: an inference engine to watch")
-    trace = parser.add_subparsers(required=True, metavar="COMMAND").add_parser("trace", help="work with a recorded run")
-    commands = trace.add_subparsers(required=True, metavar="COMMAND")
+    parser.set_defaults(help=parser.print_help)
+    trace = parser.add_subparsers(metavar="COMMAND").add_parser("trace", help="work with a recorded run")
+    trace.set_defaults(help=trace.print_help)
+    commands = trace.add_subparsers(metavar="COMMAND")
 
     def command(name: str, run: Any, says: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=says, description=says)
@@ -108,13 +116,14 @@ def _show(args: argparse.Namespace) -> int:
 def _overview(trace: Trace) -> None:
     print(f"{trace.title}: {trace!r}" if trace.title else repr(trace))
     for name, value in trace.about.items():
-        print(f"  {name}: {_settings(value)}")
+        said = f"{name}: {_settings(value)}"
+        print(textwrap.fill(said, _width(), initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False))
     print(f"\n{trace.figures!r}\n\nRequests\n{trace.requests.text(HEAD, _width())}")
     print("\nPages after each batch was allocated")
     lines = trace.table().splitlines()
     print("\n".join(lines[: HEAD + 1]))
     if len(lines) > HEAD + 1:
-        print(f"... and {len(lines) - HEAD - 1} more batches")
+        print(f"... and {count(len(lines) - HEAD - 1, 'more batch', 'more batches')}")
 
 
 def _settings(value: Any) -> str:
@@ -129,16 +138,24 @@ def _print_table(table: Table, args: argparse.Namespace) -> None:
     elif args.json:
         print(_json(list(table.rows())))
     else:
-        print(table.text(width=_width()))
+        print((_owners_in_words(table) if args.table == "pages" else table).text(width=_width()))
 
 
 def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _width() -> int | None:
-    """The terminal's; a file or a pipe takes lines of any length."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def _owners_in_words(pages: Table) -> Table:
+    """The table of pages as people read it: nobody has to know that -1 means free, -2 the prefix cache, or no node."""
+    owners = [{FREE: "free", CACHE: "cache"}.get(owner, f"request {owner}") for owner in pages.owner.tolist()]
+    nodes = ["" if node < 0 else str(node) for node in pages.node.tolist()]
+    columns: dict[str, Any] = {**pages, "owner": owners, "node": nodes}
+    return Table(pages.name, pages.units | {"owner": "text", "node": "text"}, list(columns.values()))
+
+
+def _width() -> int:
+    """The terminal's, or what COLUMNS says, or 80; --csv and --json have the columns that find no room."""
+    return shutil.get_terminal_size().columns
 
 
 def _diff(args: argparse.Namespace) -> int:
@@ -152,7 +169,8 @@ def _check(args: argparse.Namespace) -> int:
     found = trace.check()
     for step, violation in found:
         print(f"step {step}: {violation}")
-    print(f"{trace!r}: {f'{len(found)} broken rules' if found else 'sound, every page had one owner at every step'}")
+    verdict = count(len(found), "broken rule") if found else "sound, every page had one owner at every step"
+    print(f"{trace!r}: {verdict}")
     return 1 if found else 0
 
 

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 T = TypeVar("T")
 
 RUNS = int(os.environ.get("MINISGL_FUZZ", "0"))  # per machine; 0: what each test asks for
+ENOUGH = 100  # runs from which on a test asks that they came across everything; of fewer, luck would decide
 CHUNK = 1000  # Hypothesis remembers every run of one call, and that is paid for in memory
 TALLY: dict[str, Counter[str]] = defaultdict(Counter)  # by machine: runs made, and in how many of them something was
 

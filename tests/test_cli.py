@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -36,6 +37,7 @@ def played(**settings) -> Trace:
 @pytest.fixture(autouse=True)
 def files(monkeypatch, tmp_path):
     """Names that load: a run, the same in a bigger pool, and one that leaks pages."""
+    monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
     run, bigger = played(), played(num_pages=20)
     events = [e for e in run.events if not isinstance(e, ev.PagesFreed)]
@@ -88,7 +90,14 @@ class TestShow:
     def test_tables(self, capsys, files, name):
         table = getattr(files["run"], name)
         assert run("show", "run", f"--{name}") == 0
-        assert capsys.readouterr().out == table.text() + "\n"
+        out = capsys.readouterr().out
+        assert max(map(len, out.splitlines())) <= 100, "as wide as the terminal"
+        said = out.replace(",\n    ", ", ").replace("\n    ", " ")
+        assert all(re.search(rf"\b{column}\b", said) for column in table), "what has no room is named"
+        if name == "pages":
+            assert " free " in out and " cache " in out and "-2" not in out
+        else:
+            assert out == table.text(width=100) + "\n"
         assert run("show", "run", f"--{name}", "--csv") == 0
         rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
         assert rows == [list(table), *([str(v) for v in row.values()] for row in table.rows())]
@@ -103,6 +112,13 @@ class TestShow:
         with pytest.raises(SystemExit) as stop:
             run("show", "run", "--csv")
         assert stop.value.code == 2 and "--csv needs a table: --requests" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("args", "commands"), [([], ["trace"]), (["trace"], ["show", "diff", "check", "export"])])
+def test_without_a_command_it_says_which_there_are(capsys, args, commands):
+    assert cli.main(args) == 2
+    out = capsys.readouterr().out
+    assert all(re.search(rf"^    {command}\b", out, re.M) for command in commands)
 
 
 class TestDiff:

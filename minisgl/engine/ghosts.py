@@ -6,6 +6,7 @@ from torch import Tensor
 
 from minisgl.core import Batch
 from minisgl.errors import GhostPageError
+from minisgl.events.words import count
 from minisgl.kvcache.pool import KVPool
 
 
@@ -23,5 +24,6 @@ def check_reads(pool: KVPool, page_table: Tensor, batch: Batch) -> None:
             page = int(slots[ghosts[0]]) // pool.data.shape[3]
             raise GhostPageError(
                 f"batch {batch.number}: request {uid}, row {row}, is about to read the KV of its token {ghosts[0]} "
-                f"from page {page}, whose KV is gone: it was freed and not written since ({len(ghosts)} such tokens)"
+                f"from page {page}, whose KV is gone: it was freed and not written since "
+                f"({count(len(ghosts), 'such token')})"
             )

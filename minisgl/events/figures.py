@@ -101,10 +101,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
                 f"{_seconds(self.duration)}",
                 f"tokens: {self.prompt_tokens} prompt, {self.output_tokens} output; "
                 f"{self.output_throughput:.1f} output tokens/s, {self.total_throughput:.1f} tokens/s in all",
-                f"hit rate: {self.hit_rate:.1%} ({self.cached_tokens} of {self.prompt_tokens} prompt tokens), "
+                f"hit rate: {self.hit_rate:.1%} ({self.cached_tokens} of {count(self.prompt_tokens, 'prompt token')}), "
                 f"at most {self.hit_rate_ceiling:.1%} with a cache that never forgets",
-                f"pool of {self.num_pages} pages: {self.evicted_pages} evicted; {self.retractions} retractions "
-                f"({self.lost_tokens} tokens lost), {self.dropped_samples} samples dropped",
+                f"pool of {self.num_pages} pages: {self.evicted_pages} evicted; "
+                f"{count(self.retractions, 'retraction')} ({count(self.lost_tokens, 'token')} lost), "
+                f"{count(self.dropped_samples, 'sample')} dropped",
                 "",
                 *aligned(spreads, left=[0]),
                 "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Container, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from html import escape
 from importlib import import_module
@@ -10,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from minisgl.errors import MissingLibraryError
+from minisgl.events.words import count
 
-HEAD = 10  # rows that a repr shows
+HEAD, WIDTH = 10, 110  # rows that a repr shows, and characters of a line
 
 
 class Table(Mapping[str, np.ndarray]):
@@ -108,16 +110,18 @@ class Table(Mapping[str, np.ndarray]):
         left = [i for i, c in enumerate(fitting) if self[c].dtype.kind == "U"]
         lines = aligned(list(zip(*(cells[c] for c in fitting), strict=True)), left)
         if shown < len(self):
-            lines.append(f"... and {len(self) - shown} more rows")
+            lines.append(f"... and {count(len(self) - shown, 'more row')}")
         if len(fitting) < len(cells):
-            lines.append(f"... and columns {', '.join(c for c in cells if c not in fitting)}")
+            left_out = f"... and columns {', '.join(c for c in cells if c not in fitting)}"
+            lines += textwrap.wrap(left_out, max(width or 0, 40), subsequent_indent="    ")
         return "\n".join(lines)
 
     def _shown(self, most: int | None) -> int:
         return len(self) if most is None else min(most, len(self))
 
     def __repr__(self) -> str:
-        return f"{self.name}: {len(self)} rows of {len(self._columns)} columns\n{self.text(HEAD, 110)}"
+        size = f"{count(len(self), 'row')} of {count(len(self._columns), 'column')}"
+        return f"{self.name}: {size}\n{self.text(HEAD, WIDTH)}"
 
     def _repr_html_(self) -> str:
         shown = self._shown(HEAD)
@@ -126,8 +130,8 @@ class Table(Mapping[str, np.ndarray]):
         body = "".join(
             "<tr>" + "".join(f"<td>{escape(v)}</td>" for v in row) + "</tr>" for row in zip(*columns, strict=True)
         )
-        more = f"<p>... and {len(self) - shown} more rows</p>" if shown < len(self) else ""
-        return f"<b>{escape(self.name)}</b>: {len(self)} rows<table><tr>{head}</tr>{body}</table>{more}"
+        more = f"<p>... and {count(len(self) - shown, 'more row')}</p>" if shown < len(self) else ""
+        return f"<b>{escape(self.name)}</b>: {count(len(self), 'row')}<table><tr>{head}</tr>{body}</table>{more}"
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:

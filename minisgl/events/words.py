@@ -37,8 +37,9 @@ def _requests(uids: ev.Ints) -> str:
     return f"request{'s' if len(uids) != 1 else ''} {', '.join(map(str, uids))}"
 
 
-def count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"
+def count(n: int, noun: str, plural: str = "") -> str:
+    """``1 page``, ``2 pages``, ``3 batches``: the plural, where it is not the noun with an s."""
+    return f"{n} {noun if n == 1 else plural or noun + 's'}"
 
 
 def _admission(e: ev.AdmissionTested) -> str:
@@ -50,7 +51,7 @@ def _admission(e: ev.AdmissionTested) -> str:
     if e.verdict == "pages":
         locked = "" if e.available_locked is None else " once its matched prefix is locked"
         return f"{who} waits: {sums}{locked}"
-    return f"{who} is admitted: {sums}" + (f", {e.matched} tokens already cached" if e.matched else "")
+    return f"{who} is admitted: {sums}" + (f", {count(e.matched, 'token')} already cached" if e.matched else "")
 
 
 def _handoff(e: ev.Handoff) -> str:

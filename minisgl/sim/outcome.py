@@ -13,6 +13,7 @@ from minisgl.errors import RequestError
 from minisgl.events.figures import Spread, spread
 from minisgl.events.table import Table
 from minisgl.events.types import StepFinished
+from minisgl.events.words import count
 from minisgl.sim.executor import SimulatedExecutor
 from minisgl.sim.workload import Workload
 
@@ -130,7 +131,7 @@ class Outcome:
         return (
             f"Outcome({f['finished']} of {len(self.workload)} requests in {self.steps} steps and {f['duration']:.2f} s "
             f"modelled: hit rate {f['hit_rate']:.1%}, TTFT {f['ttft_mean']:.3f} s, queue {f['queue_time_mean']:.3f} s, "
-            f"{f['output_throughput']:.1f} tokens/s, {f['retractions']} retractions)"
+            f"{f['output_throughput']:.1f} tokens/s, {count(f['retractions'], 'retraction')})"
         )
 
     def _repr_html_(self) -> str:

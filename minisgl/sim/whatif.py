@@ -14,9 +14,10 @@ from minisgl.config import EngineConfig
 from minisgl.errors import ConfigError, CostError, TraceError
 from minisgl.events.diff import Diff
 from minisgl.events.recorder import Recorder
-from minisgl.events.table import Table
+from minisgl.events.table import WIDTH, Table
 from minisgl.events.trace import Trace
 from minisgl.events.types import SettingsChanged
+from minisgl.events.words import count
 from minisgl.scheduler.settings import NOT_OF_THE_SCHEDULER
 from minisgl.sim.costs import DEFAULT, CostModel
 from minisgl.sim.fit import fit
@@ -115,7 +116,8 @@ class WhatIf:
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return f"<b>{escape(said(self.changes) or 'nothing changes')}</b>{self.table._repr_html_()}<ul>{notes}</ul>"
+        what = escape(said(self.changes) or "nothing changes")
+        return f"<p><b>{what}</b></p>{self.table._repr_html_()}<ul>{notes}</ul>"
 
 
 class Sweep:
@@ -123,6 +125,8 @@ class Sweep:
 
     The cliff is the value nearest to the best one at which the mean TTFT is more than twice the best; None where none
     is. A value at which requests are refused that another one serves is beyond it: those left are faster without them.
+    ``between`` has the cliff and the next value towards the best, in the order in which they were given: where exactly
+    it breaks off between the two, other values would show.
     """
 
     def __init__(self, name: str, values: list[Any], outcomes: list[Outcome | ConfigError]) -> None:
@@ -145,12 +149,20 @@ class Sweep:
 
     @cached_property
     def cliff(self) -> Any:
-        at = cliff_at([o.figures for o in self.outcomes])
-        return None if at is None else self.values[at]
+        at = self._cliff
+        return None if at is None else self.values[at[0]]
+
+    @cached_property
+    def between(self) -> tuple[Any, Any] | None:
+        return None if self._cliff is None else (self.values[min(self._cliff)], self.values[max(self._cliff)])
+
+    @cached_property
+    def _cliff(self) -> tuple[int, int] | None:
+        return cliff_at([o.figures for o in self.outcomes])
 
     def __repr__(self) -> str:
-        cliff = "" if self.cliff is None else f", cliff at {self.name}={self.cliff}"
-        return f"Sweep({self.name}: {len(self.values)} values{cliff})\n{self.table.text()}"
+        cliff = "" if self.between is None else f", cliff between {self.name}={self.between[0]} and {self.between[1]}"
+        return f"Sweep({self.name}: {len(self.values)} values{cliff})\n{self.table.text(width=WIDTH)}"
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()
@@ -177,15 +189,21 @@ def sweep(trace: Trace, costs: CostModel | None = None, **values: Iterable[Any])
     return Sweep(name, every, outcomes)
 
 
-def cliff_at(figures: Sequence[dict[str, Any]]) -> int | None:
-    """Which of the values of a setting, in order, is the cliff, from the figures at each (see :class:`Sweep`)."""
+def cliff_at(figures: Sequence[dict[str, Any]]) -> tuple[int, int] | None:
+    """Which of the values of a setting, in order, is the cliff, and which the next one towards the best.
+
+    Found from the figures at each value (see :class:`Sweep`).
+    """
     fewest = min((f["refused"] for f in figures), default=0)
     times = np.array([f["ttft_mean"] if f["refused"] == fewest else np.nan for f in figures])
     if np.isnan(times).all():
         return None
     best = int(np.nanargmin(times))
     beyond = [i for i in range(len(times)) if not times[i] <= 2 * times[best]]
-    return min(beyond, key=lambda i: abs(i - best)) if beyond else None
+    if not beyond:
+        return None
+    cliff = min(beyond, key=lambda i: abs(i - best))
+    return cliff, cliff + (1 if best > cliff else -1)
 
 
 def clock_of(trace: Trace) -> CostModel:
@@ -228,8 +246,8 @@ def _notes(record: Trace, workload: Workload, changes: dict[str, Any]) -> list[s
     beyond = sum(len(a.output) < a.params.max_tokens for a in workload.arrivals)
     if beyond and (changes.get("max_tokens", 1.0) > 1.0 or changes.get("ignore_eos")):
         notes.append(
-            f"{beyond} requests may go on beyond what the record knows of them: their further tokens are drawn, which "
-            "matters only if another prompt would have continued with the real ones"
+            f"{count(beyond, 'request')} may go on beyond what the record knows of them: their further tokens are "
+            "drawn, which matters only if another prompt would have continued with the real ones"
         )
     return notes
 

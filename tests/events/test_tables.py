@@ -20,6 +20,7 @@ from minisgl.events.recorder import Recorder
 from minisgl.events.state import fresh
 from minisgl.events.table import Table
 from minisgl.events.trace import Trace
+from minisgl.events.words import count
 from tests.events.runs import traces
 from tests.fakes import Run
 
@@ -284,7 +285,7 @@ def test_a_retraction_loses_what_was_computed_and_is_no_hit():
     assert t.retractions.tolist() == [0, 1] and t.lost.tolist() == [0, 1]
     assert t.cached_tokens.tolist() == [0, 0] and t.admitted_step.tolist() == [1, 1] and t.pages.tolist() == [5, 4]
     assert (f.retractions, f.lost_tokens, f.hit_rate, f.prompt_tokens) == (1, 1, 0, 3)
-    assert "1 retractions (1 tokens lost)" in repr(f)
+    assert "1 retraction (1 token lost)" in repr(f)
     s = recorder.trace.steps
     assert s.retractions.tolist() == [0, 0, 1, *[0] * (len(s) - 3)] and s.lost.sum() == 1
     again = recorder.trace.of(ev.RequestAdmitted)[-1]
@@ -468,6 +469,13 @@ class TestTable:
             "... and 2 more rows",
             "... and columns reason, done",
         ]
+
+    def test_one_of_something_is_not_called_several(self):
+        one = Table.of_rows("things", {"uid": "request"}, [(7,)])
+        assert repr(one).startswith("things: 1 row of 1 column\n") and "<b>things</b>: 1 row<" in one._repr_html_()
+        two = Table.of_rows("things", {"uid": "request"}, [(7,), (8,)])
+        assert two.text(most=1).endswith("... and 1 more row")
+        assert (count(1, "batch", "batches"), count(2, "batch", "batches")) == ("1 batch", "2 batches")
 
     def test_html_is_escaped(self):
         table = Table.of_rows("x", {"error": "text"}, [("<b>",)] * 12)

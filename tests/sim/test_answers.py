@@ -563,7 +563,7 @@ class TestSizeOfARun:
     def test_what_is_given_goes_first(self):
         facts = size(Engine(), gib=1, page_size=1, dtype="float16").facts
         assert (facts["bytes_per_token"], facts["pages"]) == (64, (1 << 30) // 64)
-        assert "They do not fit: 1 pages are missing." in size(Engine(), requests=13, length=20).text
+        assert "They do not fit: 1 page is missing." in size(Engine(), requests=13, length=20).text
 
     def test_a_record(self):
         trace = oracle()

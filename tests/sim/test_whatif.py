@@ -116,7 +116,11 @@ def test_a_sweep_finds_the_cliff(trace):
     assert curve.table.refused[0] == 30 and curve.table.finished[1:].tolist() == [30] * 8
     ttft = curve.table.ttft_mean
     assert ttft[1] > ttft[-1] and curve.cliff in curve.values[1:]
-    assert "cliff at num_pages=" in repr(curve)
+    low, high = curve.between
+    assert low == curve.cliff < high == curve.values[curve.values.index(low) + 1], "the best is among the large pools"
+    assert f"cliff between num_pages={low} and {high})" in repr(curve)
+    other_way = sweep(trace, COSTS, num_pages=curve.values[::-1])
+    assert (other_way.cliff, other_way.between) == (low, (high, low))
 
 
 def test_a_sweep_of_names_and_of_what_cannot_be(trace):
@@ -144,6 +148,11 @@ def test_a_watched_run_can_be_given_up(trace):
     with pytest.raises(TimeoutError):
         Simulator(what.config, COSTS).run(what.workload, watch)
     assert seen[0] == 0.0 and seen == sorted(seen) and len(seen) > 2
+
+
+def test_as_html_the_change_has_a_line_of_its_own(trace):
+    html = whatif(trace, COSTS, num_pages=32)._repr_html_()
+    assert html.startswith("<p><b>num_pages=32</b></p><b>what if</b>: ")
 
 
 def test_who_is_refused_and_why(trace):

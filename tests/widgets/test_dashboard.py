@@ -8,6 +8,7 @@ import signal
 import threading
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
+from html import escape
 
 import pytest
 
@@ -112,6 +113,28 @@ def test_refused_prompts_are_shown_with_their_numbers_and_the_rest_runs() -> Non
     assert [r.reason for r in end.requests.values()] == ["length", "error", "error", "error", "length"]
     dash.run([[1]])
     assert dash.errors == [] and dash._controls.error.value == ""
+
+
+def test_what_is_said_wraps_in_a_box_that_keeps_its_height() -> None:
+    """Nothing of a sentence is cut, and the views below do not move when there is more to say."""
+    dash = make()
+    controls = dash._controls
+    (box,) = [row for row in controls.rows if controls.status in every_widget(row)]
+    assert controls.error in every_widget(box)
+    assert box.layout.height.endswith("px") and box.layout.overflow == "auto", "beyond that it scrolls"
+    for line in (controls.status, controls.error):
+        assert (line.layout.height, line.layout.flex) == ("auto", "0 0 auto"), "as high as it needs"
+    dash.run([[], [5, 1000]])
+    for line in (controls.status, controls.error):
+        assert line.value and "nowrap" not in line.value
+
+
+def test_whoever_points_at_a_controls_name_reads_a_sentence() -> None:
+    controls = make()._controls
+    lists = [controls.until.choice, *controls.settings.controls.values()]
+    for control in (*lists, controls.max_tokens, controls.temperature, controls.ignore_eos, controls.speed):
+        assert control.description_allow_html and control.tooltip.endswith(".")
+        assert f'title="{escape(control.tooltip)}"' in control.description
 
 
 def test_equal_refusals_are_shown_once() -> None:

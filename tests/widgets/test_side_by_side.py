@@ -65,6 +65,8 @@ def test_one_player_moves_both(chromium: Any, tmp_path: Path) -> None:
     stand((9, 9))
     page.page.keyboard.press("End")
     stand((86, 49))
+    said = page.page.locator(".msgl-pair > .msgl-top .msgl-player").inner_text()
+    assert "steps 86, 49" in said and "86 | 49" not in said, "once"
     page.page.keyboard.press("Home")
     stand((0, 0))
     page.page.locator(".msgl-range").first.evaluate("(el) => { el.value = 60; el.dispatchEvent(new Event('input')); }")
@@ -96,6 +98,27 @@ def test_one_player_moves_both(chromium: Any, tmp_path: Path) -> None:
     for key in ("Home", "Space", "n"):
         page.page.keyboard.press(key)
     assert page.page.locator(".msgl-play").first.get_attribute("aria-pressed") == "false", "going somewhere stops it"
+    assert page.problems == []
+    page.context.close()
+
+
+def test_where_it_is_narrow_they_stand_one_below_the_other(chromium: Any, tmp_path: Path) -> None:
+    """As in a notebook beside JupyterLab's list of files: each text still has room for words."""
+    page = Opened(chromium, SideBySide(runs.reserve, runs.retract).export_html(tmp_path / "pair.html"), "#step=30")
+    for width, stacked in ((850, True), (1280, False)):
+        page.page.set_viewport_size({"width": width, "height": 720})
+        page.settle()
+        left, right = page.page.eval_on_selector_all(
+            ".msgl-side", "(all) => all.map((el) => el.getBoundingClientRect().toJSON())"
+        )
+        assert (left["bottom"] <= right["top"]) == stacked and (left["right"] <= right["left"]) != stacked
+        columns = page.page.eval_on_selector_all(
+            ".msgl-thead span:nth-child(3), .msgl-thead span:nth-child(4)",
+            "(all) => all.map((el) => [el.clientWidth, el.scrollWidth])",
+        )
+        assert len(columns) == 4 and all(60 < room >= needed for room, needed in columns), (width, columns)
+    titles = page.page.locator(".msgl-compact .msgl-title").evaluate_all("(all) => all.map((el) => el.textContent)")
+    assert titles == [runs.reserve.title, runs.retract.title]
     assert page.problems == []
     page.context.close()
 

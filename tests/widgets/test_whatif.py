@@ -127,7 +127,7 @@ def test_the_curve_is_the_sweep_and_is_computed_once(what, trace, monkeypatch):
         [o.figures["ttft_mean"] for o in there.outcomes], nan_ok=True
     )
     shown = [n.text for n in what._picture.widget.layout.annotations]
-    assert f"<b>cliff: {there.cliff} pages</b>" in shown
+    assert "<b>cliff: between<br>{} and {} pages</b>".format(*there.between) in shown
     refused = [p.value for p in points if p.figures["refused"]]
     assert refused == [p.value for p in points if p.value < 19] != []
     assert len(line(what, "curve", "refusing")[0]) == len(refused)
@@ -145,14 +145,18 @@ def test_a_position_that_cannot_be_is_drawn_as_such_and_the_rest_of_the_curve_is
     assert layout.xaxis2.title.text == "num_pages", "nothing is still being computed"
     shown = [n.text for n in layout.annotations]
     there = sweep(trace, COSTS, num_pages=[p.value for p in points])
-    assert f"<b>cliff: {there.cliff} pages</b>" in shown and "| cannot be" in shown
-    mark = next(n.x for n in layout.annotations if "cliff" in n.text)
-    assert points[int(mark)].value == there.cliff
+    assert "<b>cliff: between<br>{} and {} pages</b>".format(*there.between) in shown and "| cannot be" in shown
+    mark = next(n for n in layout.annotations if "cliff" in n.text)
+    assert points[int(mark.x)].value == there.cliff and mark.bgcolor, "lines do not shine through"
     assert line(what, "curve", "impossible") == ([0], [0])
     assert what._picture._trace("curve", "impossible").text == ("num_pages=1: must be an integer of at least 2",)
     what.set(order="lpm")
     what.curve()
     assert line(what, "curve", "impossible") == ([], [])
+
+
+def test_no_tool_bar_lies_on_the_curves_title(what):
+    assert what._picture.widget._config == {"displayModeBar": False}
 
 
 def test_a_setting_without_order_has_a_curve_without_cliff(what):

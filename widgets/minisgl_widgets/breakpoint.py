@@ -6,6 +6,8 @@ from typing import Any
 
 import ipywidgets as W
 
+from minisgl_widgets.panel import named
+
 NUMBER = "{n}"
 CHOICES = {  # what the list says -> the condition, as ``minisgl.events.until`` reads it
     "all are done": "",
@@ -32,8 +34,7 @@ class Breakpoint(W.HBox):
     def __init__(self) -> None:
         self.choice = W.Dropdown(
             options=list(CHOICES.items()),
-            description="until",
-            tooltip="Run stops at the end of the step in which this happens.",
+            **named("until", "Run stops at the end of the step in which this happens."),
             layout=W.Layout(width="230px"),
             style={"description_width": "40px"},
         )

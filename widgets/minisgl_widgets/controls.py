@@ -15,7 +15,7 @@ from minisgl.core import SamplingParams
 from minisgl_widgets import palette
 from minisgl_widgets.breakpoint import Breakpoint
 from minisgl_widgets.live_settings import LiveSettings
-from minisgl_widgets.panel import WRAPPED, button, every_widget
+from minisgl_widgets.panel import WRAPPED, button, every_widget, named
 
 Prompt = str | Sequence[int]
 
@@ -42,8 +42,8 @@ BUTTONS = {  # label -> icon, width, tooltip
 
 # mixed with the page's own ink, so that it reads on light and dark pages alike
 RED = f"color-mix(in srgb, var(--jp-error-color1, {palette.BAD}) 75%, currentColor)"
-ALERT = f"color: {RED}; font-weight: bold; line-height: 1.5"
-ONE_LINE = "overflow: hidden; white-space: nowrap; text-overflow: ellipsis"
+ALERT = f"color: {RED}; font-weight: bold; line-height: 1.4"
+NOTICES = 100  # pixels: one line of how things are and two messages of two lines, where a notebook is 850 wide
 
 
 class Controls:
@@ -76,18 +76,18 @@ class Controls:
             tooltip="One prompt per line; a line like [1, 2, 3] is token ids; empty lines are left out.",
         )
         narrow = {"layout": W.Layout(width="190px"), "style": {"description_width": "100px"}}
-        self.max_tokens = W.IntText(max_tokens, description="max_tokens", tooltip="new tokens at most", **narrow)
+        self.max_tokens = W.IntText(max_tokens, **named("max_tokens", "New tokens at most."), **narrow)
         self.temperature = W.FloatText(
-            temperature, description="temperature", step=0.1, tooltip="0: always the most probable token", **narrow
+            temperature, **named("temperature", "0: always the most probable token."), step=0.1, **narrow
         )
         self.ignore_eos = W.Checkbox(
-            ignore_eos, description="ignore_eos", indent=False, tooltip="do not stop at the model's end tokens"
+            ignore_eos, **named("ignore_eos", "Do not stop at the model's end tokens."), indent=False
         )
         options = [*((f"{s} step{'' if s == 1 else 's'}/s", s) for s in sorted({*SPEEDS, *([speed] if speed else [])}))]
         self.speed = W.SelectionSlider(
             options=[*options, ("as fast as it goes", math.inf)],
             value=speed or math.inf,
-            description="speed",
+            **named("speed", "Steps a second at most."),
             continuous_update=False,
             layout=W.Layout(width="340px"),
             style={"description_width": "45px"},
@@ -97,14 +97,15 @@ class Controls:
         self.buttons["Run"].button_style = "primary"
         self.until = Breakpoint()
         self.settings = LiveSettings(config, change)
-        # both keep their height, so that the views do not move when there is more to say
-        self.status = W.HTML(layout=W.Layout(margin="0", height="28px", overflow="hidden"))
-        self.error = W.HTML(layout=W.Layout(margin="0", height="44px", overflow="auto"))
+        # as high as they need, in a box that keeps its height, so that the views do not move when there is more to say
+        lines = {"margin": "0", "height": "auto", "flex": "0 0 auto"}
+        self.status, self.error = W.HTML(layout=W.Layout(**lines)), W.HTML(layout=W.Layout(**lines))
+        notices = W.VBox([self.status, self.error], layout=W.Layout(height=f"{NOTICES}px", overflow="auto"))
         fields = W.VBox([self.max_tokens, self.temperature, self.ignore_eos])
         run, step, pause, add, fork, verify = self.buttons.values()
         controls = W.HBox([run, self.until, step, pause, add, self.speed], layout=W.Layout(**WRAPPED))
         aside = W.HBox([fork, verify, self.settings], layout=W.Layout(**WRAPPED))
-        self.rows = [W.HBox([self.prompts, fields]), controls, aside, self.status, self.error]
+        self.rows = [W.HBox([self.prompts, fields]), controls, aside, notices]
         for row in self.rows:
             row.add_class("msgl-controls")  # so that they look dead once their kernel is gone
 
@@ -118,8 +119,8 @@ class Controls:
         return [read_prompt(line) for line in self.prompts.value.splitlines() if line.strip()], params
 
     def say(self, status: str, title: str, errors: Sequence[str]) -> None:
-        """Write the two lines: HTML of one line, what it says in full, and texts of what is wrong."""
-        self.status.value = f'<div role="status" style="{ONE_LINE}" title="{escape(title)}">{status}</div>'
+        """Write the two: HTML of how things are, what it says in full, and texts of what is wrong."""
+        self.status.value = f'<div role="status" style="line-height: 1.4" title="{escape(title)}">{status}</div>'
         lines = "<br>".join(f"✕ {escape(line)}" for line in errors)
         self.error.value = f'<div role="alert" style="{ALERT}">{lines}</div>' if lines else ""
 

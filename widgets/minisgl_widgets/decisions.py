@@ -88,7 +88,7 @@ def _size(e: ev.AdmissionTested) -> str:
 
 
 def _cached(e: ev.AdmissionTested) -> str:
-    return f"the cache has its first {e.matched} tokens" if e.matched else "nothing of it is in the cache"
+    return f"the cache has its first {count(e.matched, 'token')}" if e.matched else "nothing of it is in the cache"
 
 
 # -- how many pages does a batch take? -------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import ipywidgets as W
 
 from minisgl_widgets.knobs import AS_RECORDED, Knob, with_value
-from minisgl_widgets.panel import WRAPPED, button
+from minisgl_widgets.panel import WRAPPED, button, named
 from minisgl_widgets.whatif_picture import METRICS
 
 SAME_MEMORY = "As many pages as hold the tokens of the recorded pool, whatever the page size."
@@ -39,15 +39,13 @@ class KnobControls(W.VBox):
         self.each = {name: _slider(knob) if knob.ordered else _choice(knob) for name, knob in knobs.items()}
         self.metric = W.Dropdown(
             options=[(label, name) for name, (label, *_) in METRICS.items()],
-            description="curve",
-            tooltip="What the curve on the right shows, over the setting that was moved last.",
+            **named("curve", "What the curve on the right shows, over the setting that was moved last."),
             style={"description_width": "60px"},
             layout=W.Layout(width="330px"),
         )
         self.axis = W.Dropdown(
             options=[("modelled time", "t"), ("steps, which are exact", "step")],
-            description="runs over",
-            tooltip="The axis of the two pictures on the left.",
+            **named("runs over", "The axis of the two pictures on the left."),
             style={"description_width": "80px"},
             layout=W.Layout(width="270px"),
         )
@@ -95,10 +93,9 @@ def _slider(knob: Knob) -> W.SelectionSlider:
     slider = W.SelectionSlider(
         options=_options(knob),
         value=knob.recorded,
-        description=knob.name,
-        tooltip=knob.tooltip,
+        **named(knob.name, knob.tooltip),
         style=LABEL,
-        layout=W.Layout(width="370px"),
+        layout=W.Layout(width="410px"),
     )
     slider.add_class("msgl-knob")
     return slider
@@ -115,10 +112,9 @@ def _choice(knob: Knob) -> W.Dropdown:
             (said + " (recorded)" * (value == knob.recorded != AS_RECORDED), value) for said, value in _options(knob)
         ],
         value=knob.recorded,
-        description=knob.name,
-        tooltip=knob.tooltip,
+        **named(knob.name, knob.tooltip),
         style={"description_width": "85px"},
-        layout=W.Layout(width="270px"),
+        layout=W.Layout(width="265px"),
     )
 
 

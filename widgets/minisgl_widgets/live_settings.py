@@ -9,6 +9,7 @@ import ipywidgets as W
 
 from minisgl.config import CHOICES, EngineConfig
 from minisgl_widgets.knobs import TOOLTIPS
+from minisgl_widgets.panel import named
 
 NAMES = {
     "order": CHOICES["order"],
@@ -28,20 +29,19 @@ class LiveSettings(W.HBox):
             name: W.Dropdown(
                 options=_options(name, getattr(config, name)),
                 value=getattr(config, name),
-                description=name,
-                tooltip=TOOLTIPS[name],
+                **named(name, TOOLTIPS[name]),
                 layout=W.Layout(width="205px"),
                 style={"description_width": "70px"},
             )
             for name in NAMES
         }
-        for control in self.controls.values():
-            control.observe(self._chosen, "value")
+        for name, control in self.controls.items():
+            control.observe(lambda change, name=name: self._chosen(name, change["new"]), "value")
         super().__init__(list(self.controls.values()), layout=W.Layout(flex_flow="row wrap"))
 
-    def _chosen(self, change: Any) -> None:
+    def _chosen(self, name: str, value: Any) -> None:
         if not self._showing:
-            self._change(**{change["owner"].description: change["new"]})
+            self._change(**{name: value})
 
     def show(self, config: EngineConfig) -> None:
         """Say how the engine is set."""

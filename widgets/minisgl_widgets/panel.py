@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from html import escape
 from typing import Any
 
 import ipywidgets as W
@@ -54,6 +55,15 @@ class Panel(W.VBox):
 
     def _still(self) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+
+def named(name: str, tooltip: str) -> dict[str, Any]:
+    """How a control is named, with a sentence for whoever points at the name.
+
+    A control's own ``tooltip`` would not do: in a browser only controls without a name show theirs.
+    """
+    description = f'<span title="{escape(tooltip)}">{escape(name)}</span>'
+    return {"description": description, "description_allow_html": True, "tooltip": tooltip}
 
 
 def button(label: str, icon: str, width: str, tooltip: str, act: Callable[[], object], style: str = "") -> W.Button:

@@ -17,7 +17,7 @@ STYLE = """<style>
 .msgl-what-if th, .msgl-what-if td { padding: 1px 14px 1px 4px; border-bottom: 1px solid rgba(128, 128, 128, 0.3); }
 .msgl-what-if td { font-variant-numeric: tabular-nums; }
 .msgl-what-if th { text-align: right; }
-.msgl-knob .widget-readout { min-width: 100px; text-align: left; }
+.msgl-knob .widget-readout { min-width: 108px; padding-left: 8px; box-sizing: border-box; text-align: left; }
 </style>"""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from minisgl_widgets.charts import ON_ANY_PAGE
 
 HEIGHT = 430  # pixels
+TAG = {"bgcolor": "#f2f2f2", "font": {"color": "#333333"}, "borderpad": 2}  # reads on light and dark pages alike
 
 
 def title(x: float, y: float, text: str, more: str) -> dict[str, Any]:
@@ -23,10 +24,12 @@ def upright(at: float, colour: str, dash: str) -> dict[str, Any]:
 
 
 def mark(at: int, positions: int, text: str, height: float) -> dict[str, Any]:
-    """Beside an upright line, on the side where there is room."""
-    left = at > 0.7 * positions
-    side = {"xanchor": "right" if left else "left", "xshift": -4 if left else 4}
-    return {"text": text, "showarrow": False, "x": at, "y": height, "xref": "x2", "yref": "y3 domain", **side}
+    """Beside an upright line, on the side where there is room. High up, where other such lines may run through it, on a
+    ground of its own; low down that would hide points of the curve."""
+    left, high = at > 0.7 * positions, height > 0.5
+    side = {"xanchor": "right" if left else "left", "xshift": -4 if left else 4, "yanchor": "top" if high else "bottom"}
+    place = {"x": at, "y": height, "xref": "x2", "yref": "y3 domain", **side}
+    return {"text": text, "showarrow": False, "align": "left", **place, **(TAG if high else {})}
 
 
 def axes() -> dict[str, Any]:

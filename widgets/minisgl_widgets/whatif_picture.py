@@ -99,6 +99,7 @@ class Picture:
         here = {"symbol": "diamond", "size": 15, "color": palette.UIDS[1], "line": {"width": 2, "color": "#000"}}
         add("curve", "here", name="now", mode="markers", marker=here, **curve)
         self.widget = go.FigureWidget(traces, axes())
+        self.widget._config = {"displayModeBar": False}  # it would lie on the title; a double click ends a zoom
 
     def _trace(self, line: str, whose: str) -> Any:
         return self.widget.data[self._at[line, whose]]
@@ -160,9 +161,12 @@ class Picture:
         notes.append(mark(values.index(knob.recorded), len(values), "as recorded", 0.93))
         cliff = cliff_at([f for _, f in known]) if complete and knob.ordered else None
         if cliff is not None:
-            cliff = known[cliff][0]
-            shapes.append(upright(cliff, palette.UIDS[5], "solid"))
-            notes.append(mark(cliff, len(values), f"<b>cliff: {knob.say(values[cliff])}</b>", 0.83))
+            at, beside = (known[i][0] for i in cliff)
+            shapes.append(upright(at, palette.UIDS[5], "solid"))
+            low, high = (values[i] for i in sorted((at, beside)))
+            notes.append(
+                mark(at, len(values), f"<b>cliff: between<br>{knob.short(low)} and {knob.say(high)}</b>", 0.83)
+            )
         if refusing:
             notes.append(mark(refusing[0][0], len(values), "✕ requests are refused", 0.07))
         if impossible:

@@ -102,11 +102,12 @@ def _said(row: dict, own: int) -> str:
     recorded = " (as recorded)" if row["page_size"] == own else ""
     share = row["tail"] / (row["tail"] + row["kept"]) if row["kept"] else 0.0
     refused = f" {count(row['refused'], 'request')} could not be served." if row["refused"] else ""
+    entries = "entry" if row["table"] == 1 else "entries"
     lost = f", {abs(row['lost']):,} {'fewer' if row['lost'] > 0 else 'more'} than with the smallest pages"
     return (
         f"Pages of {row['page_size']}{recorded}: {row['tail']:,} tokens of room hold nothing ({share:.1%}); "
         f"{row['found']:,} prompt tokens found in the cache{lost if row['lost'] else ''}; "
-        f"{row['table']:,} table entries, {row['longest']} in the longest row; TTFT {seconds(row['ttft'])}.{refused}"
+        f"{row['table']:,} table {entries}, {row['longest']} in the longest row; TTFT {seconds(row['ttft'])}.{refused}"
     )
 
 
@@ -120,7 +121,7 @@ def _picture(table: Table) -> str:
                 pieces.append(Piece(at, at + n, kind, f"pages of {row['page_size']}: {kind}, {count(n, 'token')}"))
                 at += n
         rows.append((f"pages of {row['page_size']}", pieces))
-        title = f"pages of {row['page_size']}: {row['table']} entries"
+        title = f"pages of {row['page_size']}: {count(row['table'], 'entry', 'entries')}"
         entries.append((f"pages of {row['page_size']}", [Piece(0, row["table"], "table", title)]))
     end = max((p[-1].end for _, p in rows if p), default=0)
     longest = max(int(n) for n in table.table)

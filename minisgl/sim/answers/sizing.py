@@ -110,7 +110,8 @@ def size(
             f"{need * page / GIB:.2f} GiB."
         )
         if pages is not None:
-            said.append("They fit." if need <= pages else f"They do not fit: {need - pages:,} pages are missing.")
+            are = "page is" if need - pages == 1 else "pages are"
+            said.append("They fit." if need <= pages else f"They do not fit: {need - pages:,} {are} missing.")
     if shape.params:
         int8 = run.get("quantize") == "int8"
         weights = shape.int8_bytes or shape.params if int8 else shape.params * BYTES[dtype]

@@ -149,7 +149,8 @@ def why_slow(trace: Trace, uid: int) -> Answer:
     said, events = _summary(life, told)
     said += [_line(life, row) for row in rows]
     for e in life.retractions:
-        said.append(f"Retracted ({cite(e)}): {count(len(e.pages), 'page')} taken back, KV of {e.lost} tokens lost.")
+        lost = f"{count(len(e.pages), 'page')} taken back, KV of {count(e.lost, 'token')} lost"
+        said.append(f"Retracted ({cite(e)}): {lost}.")
         events.append(e)
     pieces = [Piece(s.began, s.began + s.time, s.part, _title(s)) for s in life.stretches]
     picture = pictures.bars([(f"request {uid}", pieces)], LOOKS, _ends(life)) if life.time else ""

@@ -178,7 +178,8 @@ export class Pair {
     player.number.style.minWidth = `max(110px, ${widest.length}ch)`; // so that nothing moves
     say(player.number, when);
     player.range.setAttribute("aria-valuetext", `${when}, place ${player.step} of ${last}`);
-    player.batch.replaceChildren(`steps ${steps[0]} | ${steps[1]}`, h("span", { class: "msgl-pairtimes" }, `${timeOf(times[0])} | ${timeOf(times[1])}`));
+    const both = this.clock.value === "time" ? `steps ${steps[0]} | ${steps[1]}` : ""; // else the player's number says them
+    player.batch.replaceChildren(both, h("span", { class: "msgl-pairtimes" }, `${timeOf(times[0])} | ${timeOf(times[1])}`));
     player.phase.hidden = true;
     const reached = Math.max(...steps);
     let before = 0;
