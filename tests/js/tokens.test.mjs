@@ -40,7 +40,7 @@ test("a long text loses its middle, and never a token's place", () => {
 
 test("one long token is cut in its own middle; unknown ones are numbers", () => {
   assert.deepEqual(piecesOf({ 7: "abcdefghij" }, [7], 0, 1, 1, 5).map((piece) => piece.text), ["ab", "…", "ij"]);
-  assert.equal(piecesOf({}, [7, 8], 0, 2, 4, 20)[0].text, "#7 #8");
+  assert.equal(piecesOf({}, [7, 8], 0, 2, 4, 20)[0].text, "#7\u00a0#8");
 });
 
 /** Pages of two tokens: 1 2 | 3 4 | 5 6 in the cache, below it 7 8 and 9 9. */

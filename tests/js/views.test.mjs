@@ -25,14 +25,14 @@ const base = { step: 1, uid: 4, verdict: "pages", need: 13, free: 64, evictable:
 
 test("a verdict says its numbers, and since when", () => {
   assert.equal(verdictOf(base, 1), "waits: needs 13, 61 promised, 64 in all");
-  assert.equal(verdictOf(base, 5), "waits: needs 13, 61 promised, 64 in all (since step 1)");
+  assert.equal(verdictOf(base, 5), "waits: needs 13, 61 promised, 64 in all (tested in step 1)");
   assert.equal(verdictOf({ ...base, verdict: "admitted", evictable_locked: 0 }, 2), "admitted: needs 13, 61 promised, 64 in all (at step 1)");
   const locked = { ...base, need: 3, reserved: 8, free: 5, evictable: 7, evictable_locked: 2 };
   assert.deepEqual(availableOf(locked), { before: 12, after: 7 });
   assert.equal(verdictOf(locked, 1), "waits: needs 3, 8 promised, 7 in all once its prefix is locked");
   const none = { ...base, need: null, free: null, evictable: null, pending: null, reserved: null };
   assert.deepEqual(availableOf(none), { before: null, after: null });
-  assert.equal(verdictOf({ ...none, verdict: "row" }, 3), "waits: no free row (since step 1)");
+  assert.equal(verdictOf({ ...none, verdict: "row" }, 3), "waits: no free row (tested in step 1)");
   assert.equal(verdictOf({ ...none, verdict: "chunk" }, 1), "waits: an unfinished prompt goes first");
   assert.equal(verdictOf({ ...none, verdict: "budget" }, 1), "waits: this batch's prefill budget is used up");
 });
@@ -102,7 +102,7 @@ test("pages named in a broken rule", () => {
 test("texts", () => {
   assert.equal(ranges([3, 4, 5, 9]), "3-5, 9");
   assert.equal(ranges([]), "none");
-  assert.equal(textOf({ 1: "a", 2: " b" }, [1, 2, 7, 8]), "a b #7 #8");
+  assert.equal(textOf({ 1: "a", 2: " b" }, [1, 2, 7, 8]), "a b\u00a0#7\u00a0#8");
   assert.equal(visible("a b\nc\td"), "a b⏎c⇥d");
   assert.equal(visible(" a", true), "␣a");
   assert.equal(middle("abcdefghij", 5), "ab…ij");

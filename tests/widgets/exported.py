@@ -114,7 +114,7 @@ class Opened:
         for line, test in zip(self.page.locator(".msgl-verdict").all_inner_texts(), snap.tests, strict=True):
             if test["verdict"] == "pages":
                 assert f"waits: needs {test['need']}, {test['reserved']} promised," in line
-            assert ("since step" in line) == (test["verdict"] != "admitted" and test["step"] < snap.step)
+            assert ("tested in step" in line) == (test["verdict"] != "admitted" and test["step"] < snap.step)
 
     def _check_requests(self, snap: Snapshot) -> None:
         shown = {int(row["uid"]): row for row in self.data(".msgl-request[data-uid]")}

@@ -265,7 +265,8 @@ def test_pointing_at_one_thing_marks_it_everywhere(opened: Opened, shared: Histo
     opened.scrub(step)
     uid = next(u for u, r in snap.requests.items() if r.node)
     row = opened.page.locator(f".msgl-request[data-uid='{uid}']")
-    row.hover()
+    beside_the_words = {"x": 33, "y": 13}
+    row.hover(position=beside_the_words)
     opened.settle()
     marked = opened.data(".msgl-hi")
     path, node_id = set(), snap.requests[uid].node
@@ -274,7 +275,7 @@ def test_pointing_at_one_thing_marks_it_everywhere(opened: Opened, shared: Histo
         node_id = snap.tree[node_id].parent
     assert {m["node"] for m in marked if "node" in m} == path
     assert {m["uid"] for m in marked if "uid" in m} == {str(uid)}
-    row.click()  # holds it
+    row.click(position=beside_the_words)  # holds it
     opened.page.locator("h1").hover()
     opened.settle()
     assert {m["node"] for m in opened.data(".msgl-hi") if "node" in m} == path
@@ -408,7 +409,7 @@ def test_an_address_leads_back_to_what_was_seen(chromium: Any, shared: History, 
     page = Opened(chromium, path, "#step=9&node=2&view=chart,events")
     page.check(shared, 9)
     assert "2" in {m.get("node") for m in page.data(".msgl-node.msgl-hi")}
-    page.page.locator(".msgl-request[data-uid='1']").click()
+    page.page.locator(".msgl-request[data-uid='1']").click(position={"x": 33, "y": 13})  # beside the words
     page.page.wait_for_url("**#step=9&req=1&view=chart,events")
     again = Opened(chromium, path, "#step=9&req=1&view=chart,events")
     assert {m["uid"] for m in again.data(".msgl-request.msgl-hi")} == {"1"}

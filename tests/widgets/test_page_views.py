@@ -524,7 +524,7 @@ def test_a_run_without_a_step_says_what_will_appear(chromium: Any, tmp_path: Pat
     assert "will be listed here" in page.text(".msgl-evictnote")
     show(page, "compare")
     show(page, "pagetable")
-    assert "Mark a step" in page.text(".msgl-between")
+    assert "Mark a step" in page.text(".msgl-compare > .msgl-empty")
     assert "free, never taken" in page.text(".msgl-tablecells")
     assert page.problems == []
     page.context.close()

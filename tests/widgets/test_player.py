@@ -54,6 +54,14 @@ def test_nothing_lies_beyond_the_player_and_nothing_moves(chromium: Any, tmp_pat
     page.context.close()
 
 
+def test_the_scrub_bar_has_room(chromium: Any, tmp_path: Path) -> None:
+    page = Opened(chromium, export_html(runs.load("reserve"), tmp_path / "run.html"))
+    for width in (560, 760, 900, 960):  # 900: about what an output has in JupyterLab at 1280
+        page.page.set_viewport_size({"width": width, "height": 720})
+        assert page.page.evaluate("document.querySelector('.msgl-range').clientWidth") >= 240, width
+    page.context.close()
+
+
 @pytest.mark.parametrize("live", [False, True])
 def test_asking_for_a_number_of_pages_takes_no_further_room(chromium: Any, tmp_path: Path, live: bool) -> None:
     page = Opened(chromium, export_html(runs.load("reserve"), tmp_path / "run.html"))

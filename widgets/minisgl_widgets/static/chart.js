@@ -3,8 +3,8 @@ import { h, say, count, svgHatch } from "./look.js";
 
 const LEFT = 46;
 const RIGHT = 8;
-const TOP = 8;
-const BOTTOM = 20;
+const TOP = 18;
+const BOTTOM = 22;
 
 /** Lowest and highest value of each stretch of a column, so that at most `most` stretches are drawn and no peak is lost.
  * @param {ArrayLike<number>} values @param {number} most @returns {{from: number, low: number, high: number}[]} */
@@ -143,8 +143,9 @@ export class Chart {
     const marks = [];
     const pages = tick(scale.pages);
     for (let n = 0; n <= scale.pages; n += pages) marks.push(h("line", { x1: LEFT, x2: width - RIGHT, y1: y(n), y2: y(n) }), h("text", { x: LEFT - 6, y: y(n) + 4, "text-anchor": "end" }, n));
-    const steps = tick(scale.steps);
+    const steps = tick(scale.steps / 2);
     for (let n = steps; n <= scale.steps; n += steps) marks.push(h("text", { x: x(n - 0.5), y: height - 5, "text-anchor": "middle" }, store.first + n));
+    marks.push(h("text", { x: 0, y: 11 }, "pages"), h("text", { x: LEFT - 6, y: height - 4, "text-anchor": "end" }, "step"));
     marks.push(h("rect", { class: "msgl-a-frame", x: LEFT, y: TOP, width: inner, height: height - TOP - BOTTOM }));
     this.axes.replaceChildren(...marks);
   }

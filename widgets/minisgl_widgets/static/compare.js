@@ -140,6 +140,7 @@ export class Compare {
       h("button", { type: "button", class: "msgl-btn", title: label, onclick: act }, name);
     this.back = button("go to A", "Go to step A; mark the one you came from with a to swap them", () => this.a && stage.goto(this.a.step));
     this.heading = h("b", { class: "msgl-between", role: "status" });
+    this.empty = h("p", { class: "msgl-empty" }, "Mark a step, then move the player: what came, went and changed between them appears here.");
     this.table = h("div", { class: "msgl-counters" });
     this.canvas = h("canvas", { class: "msgl-moves", role: "img", tabindex: 0 });
     this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => this._at(this._hit(e.offsetX, e.offsetY)));
@@ -152,7 +153,7 @@ export class Compare {
     this.headings = [h("div", { class: "msgl-movehead" }), h("div", { class: "msgl-movehead" })];
     this.body = h("div", { class: "msgl-comparebody msgl-scroll", tabindex: 0, "aria-label": "differences" }, this.table, this.keys, this.canvas, h("div", { class: "msgl-movelists" }, h("div", null, this.headings[0], this.requests), h("div", null, this.headings[1], this.nodes)));
     this.el = h("div", { class: "msgl-dockview msgl-compare" },
-      h("div", { class: "msgl-comparetop" }, button("mark this step as A", "Mark the player's step (a)", () => this.pressed()), this.back, this.heading), this.body);
+      h("div", { class: "msgl-comparetop" }, button("mark this step as A", "Mark the player's step (a)", () => this.pressed()), this.back, this.heading), this.empty, this.body);
   }
 
   /** Mark the player's step. */
@@ -210,9 +211,10 @@ export class Compare {
     this.record = store.record;
     const { a } = this;
     this.body.hidden = !a;
+    this.empty.hidden = a !== null;
     this.back.setAttribute("aria-disabled", String(!a));
     if (!a) {
-      say(this.heading, "Mark a step, then move the player: what came, went and changed between them appears here.");
+      say(this.heading, "");
       return;
     }
     say(this.heading, a.step === step ? `A is this step, ${step}; move the player` : `from A, step ${a.step}, to step ${step}`);

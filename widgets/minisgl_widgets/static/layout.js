@@ -13,7 +13,7 @@ export class Dock {
     const id = `msgl-dock-${docks++}`;
     /** @type {Map<string, import("./views.js").View>} those that were chosen once */
     this.made = new Map();
-    this.tabs = kinds.map((kind) => h("button", { type: "button", class: "msgl-tab", role: "tab", id: `${id}-${kind.id}`, "aria-controls": id, "data-view": kind.id,
+    this.tabs = kinds.map((kind) => h("button", { type: "button", class: "msgl-tab", role: "tab", id: `${id}-${kind.id}`, "aria-controls": id, "data-view": kind.id, "data-title": kind.title,
       onclick: () => this.show(kind.id) }, kind.title));
     this.body = h("div", { class: "msgl-dockbody", role: "tabpanel", id });
     this.list = h("div", { class: "msgl-tabs", role: "tablist", "aria-label": `more views, ${side}` }, this.tabs);

@@ -12,12 +12,12 @@ export function availableOf(test) {
   return { before: had + test.evictable, after: test.evictable_locked === null ? null : had + test.evictable_locked };
 }
 
-/** A test's outcome: the verdict, its numbers (the bars have them too), another reason, and since when.
+/** A test's outcome: the verdict, its numbers (the bars have them too), another reason, and when it was, if not in this step.
  * @param {any} test @param {number} step the step being looked at */
 function outcomeOf(test, step) {
   const { before, after } = availableOf(test);
   const yes = test.verdict === "admitted";
-  const since = test.step < step ? ` (${yes ? "at" : "since"} step ${test.step})` : "";
+  const since = test.step < step ? ` (${yes ? "at" : "tested in"} step ${test.step})` : "";
   const said = yes ? "admitted" : "waits";
   if (!yes && test.verdict !== "pages") return { said, why: `: ${WAITS[test.verdict]}`, sums: "", since };
   const locked = yes || after === null || after === before ? "" : " once its prefix is locked";
@@ -53,7 +53,8 @@ export class Ledger {
     this.asked = store.extent.asked;
     this.el.dataset.tests = String(tests.length);
     this.el.dataset.since = tests.length ? String(tests[0].step) : "";
-    patch(this.note, tests.length > 1 ? h("span", null, `${tests.length} tests: `) : null, h("span", { class: "msgl-wide" }, RULE), h("span", { class: "msgl-narrow" }, SHORT_RULE));
+    const said = [tests.length > 1 ? `${tests.length} tests` : "", key ? `step ${tests[0].step}` : ""].filter(Boolean).join(", ");
+    patch(this.note, said ? h("span", null, `${said}: `) : null, h("span", { class: "msgl-wide" }, RULE), h("span", { class: "msgl-narrow" }, SHORT_RULE));
     this.note.title = RULE;
     if (!tests.length) {
       patch(this.list, h("p", { class: "msgl-empty", role: "listitem" }, "No request has been tested yet."));

@@ -177,7 +177,7 @@ function drawAxes(pen, space, palette, font) {
   for (let n = Math.ceil(y0 / pages) * pages; n < y1; n += pages) pen.fillText(String(n), LIFE_LEFT - 6, Math.max(LIFE_TOP + 6, space.y(n + 0.5)));
   pen.textAlign = "center";
   pen.textBaseline = "alphabetic";
-  const steps = tick(x1 - x0);
+  const steps = tick((x1 - x0) / 2);
   for (let n = Math.ceil(x0 / steps) * steps; n < x1; n += steps) pen.fillText(String(n), space.x(n + 0.5), space.height - 5);
 }
 

@@ -95,13 +95,16 @@ export function svgHatch(id, look, crossed = 1) {
   return h("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, h("path", { class: look, d: crossed === 2 ? "M1 0V6M0 1H6" : "M1 0V6" }));
 }
 
+/** Before an id that stands for a text: white space that `visible` leaves alone, since no token says it. */
+export const APART = "\u00a0";
+
 /** What tokens say; ids where the text is not known. @param {Record<string, string>} texts @param {number[]} tokens */
 export function textOf(texts, tokens) {
   let text = "";
   for (const token of tokens) {
     const known = texts[token];
     if (known !== undefined) text += known;
-    else text += `${text && !text.endsWith(" ") ? " " : ""}#${token}`;
+    else text += `${text && !text.endsWith(" ") ? APART : ""}#${token}`;
   }
   return text;
 }

@@ -6,6 +6,7 @@ import { Cells, fitCanvas, hatched, penOf } from "./canvas.js";
 const GRID_COLUMNS = [16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 576, 640, 768, 1024];
 const LARGEST = 40;
 const GUTTER = 46;
+const FRAMED = 28; // pixels of a cell that has room for a frame and what is written in it
 const MOST_SUSPECTS = 1000; // pages that a broken step names in data-suspects
 const NAMES = { free: "free", owned: "owned by a request", evictable: "cached, evictable", protected: "cached, locked" };
 
@@ -127,6 +128,7 @@ export class PageStrip {
     this.left = gutter;
     this.legend.style.setProperty("--digits", String(String(n).length)); // room for any count, so that nothing moves
     const { columns, cell, rows } = grid;
+    this.legend.classList.toggle("msgl-framed", cell >= FRAMED);
     this.corner.hidden = cell < 8; // cells too small for it have none
     const size = [gutter + columns * cell + 1, rows * cell + 1];
     if (fitCanvas(this.canvas, size[0], size[1])) Object.assign(this.canvas.style, { width: `${size[0]}px`, height: `${size[1]}px` });
@@ -218,14 +220,15 @@ export class PageStrip {
         context.fillStyle = fill;
         context.fillRect(x, y, inner, inner);
         if (look.pattern) this._hatch(context, x, y, inner, look.pattern, ink);
-        if (kind === 3) {
+        const framed = kind === 3 && cell >= FRAMED;
+        if (framed) {
           context.strokeStyle = ink;
           context.lineWidth = 1;
           context.strokeRect(x + 2.5, y + 2.5, inner - 5, inner - 5);
         }
         if (pending.has(p)) this._slash(context, x, y, inner, ink);
         const label = kind === 1 ? String(owner[p]) : kind === 3 ? `${state.nodes[node[p]]?.locks ?? ""}×` : "·";
-        const px = Math.min(16, Math.floor(inner / (label.length > 2 ? 2.4 : 1.75)));
+        const px = Math.min(16, Math.floor((framed ? inner - 8 : inner) / (label.length > 2 ? 2.4 : 1.75)));
         if (cell >= 14 && px >= 7) {
           context.font = `600 ${px}px ${font}`;
           if (look.pattern) {

@@ -1,7 +1,7 @@
 // @ts-check
 import { tokensOf } from "./state.js";
 import { uidOf } from "./selection.js";
-import { h, patch, say, chip, count, visible } from "./look.js";
+import { h, patch, hint, chip, count, textOf, visible } from "./look.js";
 
 const TABLE_LINE = 26;
 const ENTRY_NAMES = { cached: "found in the cache", computed: "computed", ahead: "ahead: nothing written yet" };
@@ -94,7 +94,7 @@ export class PageTable {
     const entries = Math.max(1, this.longest * (perPage ? 1 : ps));
     const cell = 14 + 8 * String(perPage ? state.num_pages : state.num_pages * ps).length;
     const rows = state.rows.length;
-    say(this.note, `${taken.length} of ${count(rows, "row")} taken; row ${rows} is the dummy request's`);
+    hint(this.note, `${taken.length} of ${count(rows, "row")} taken`, `${taken.length} of ${count(rows, "row")} taken; row ${rows} is the dummy request's`);
     Object.assign(this.el.dataset, { rows, taken: taken.length, perPage: Number(perPage), pageSize: ps });
     this.room.style.width = `${entries * cell}px`;
     this.room.style.height = `${(rows + 1) * TABLE_LINE}px`;
@@ -172,7 +172,7 @@ export class PageTable {
     }
     for (const { at, page, value, start, kind, filled, border } of entries) {
       const some = tokens.slice(start, start + (this.perPage ? ps : 1));
-      const text = some.length ? visible(some.map((t) => texts[t] ?? `#${t}`).join(""), true) : "not known yet";
+      const text = some.length ? visible(textOf(texts, some), true) : "not known yet";
       const where = this.perPage ? `entry ${at}: page ${page}, tokens ${start} to ${start + ps - 1}` : `token ${start}: slot ${value} = page ${page} × ${ps} + ${start % ps}`;
       const what = filled > 0 && filled < 1 ? `${kind}, ${Math.round(filled * ps)} of ${ps} written` : ENTRY_NAMES[kind];
       line.append(h("span", { class: `msgl-entry msgl-e-${kind}${border ? " msgl-e-border" : ""}`, style: `left:${at * cell}px;width:${cell}px${filled < 1 ? `;--filled:${filled}` : ""}`,

@@ -68,6 +68,7 @@ export class CopyPath {
       this.el.focus();
     }
     say(this.done, `copied ${text}`);
+    this.el.classList.add("msgl-copied");
   }
 
   /** @param {import("./stage.js").Frame} frame */
@@ -76,5 +77,6 @@ export class CopyPath {
     if (this.text.textContent === path) return;
     say(this.text, path);
     say(this.done, "");
+    this.el.classList.remove("msgl-copied");
   }
 }

@@ -159,7 +159,8 @@ export class RunStore {
     const [whats, uids, steps, details] = head.marks;
     for (let i = 0; i < whats.length; i++) this._mark(whats[i], uids[i], steps[i], details[i]);
     const [ids, texts] = head.texts;
-    for (let i = 0; i < ids.length; i++) this.texts[ids[i]] = texts[i];
+    // without a tokenizer a token's text is its id: that is no text, and many of them in a row would read as one number
+    for (let i = 0; i < ids.length; i++) if (texts[i] !== String(ids[i])) this.texts[ids[i]] = texts[i];
     if (ids.length) this.edition++;
     this.extent = head.extent;
     for (const part of parts) this._parts.named[part.name].push(part);

@@ -5,6 +5,7 @@ import { lengthOf, markTokens, piecesOf, tokenSpans } from "./tokens.js";
 
 const LINE = 26;
 const STATUS_SIGNS = { waiting: "○", prefill: "◐", running: "●", finished: "✓" };
+const FAILED = "✕"; // ended, but not well
 const STATUS_WORDS = { waiting: "waits", prefill: "prefill", running: "running", finished: "ended" };
 const HEADINGS = ["req", "status", "prompt", "output", "in", "out", "KV", "pages", "promised"];
 
@@ -179,15 +180,16 @@ export class Requests {
     const status = /** @type {"waiting"} */ (r.status);
     const why = r.status === "waiting" && r.verdict && r.verdict !== "admitted" ? `: ${r.verdict}` : r.reason ? `: ${r.reason}` : "";
     const holds = r.status === "finished" && (r.row >= 0 || r.pending.length) ? "; its row and pages wait for the batch in flight" : "";
+    const failed = r.reason === "error";
     const output = clipped(texts, r.output, 400);
     return h("div", { class: "msgl-request", role: "row", tabindex: 0, style: `top:${top}px`, "data-key": `r${uid}`, "data-uid": uid, "data-status": r.status,
       "data-reason": r.reason, "data-pages-held": r.pages.length, "data-pending": r.pending.length, "data-row": r.row, "data-reserved": r.reserved, "data-matched": matched, "data-output": r.output.length,
       "data-cached-len": r.cached_len, "data-prompt": r.prompt.length },
       h("span", { role: "cell" }, chip(uid)),
-      h("span", { role: "cell", class: "msgl-status", title: `${STATUS_WORDS[status]}${why}${holds}` }, h("i", { "aria-hidden": "true" }, holds ? "◌" : STATUS_SIGNS[status]), " ",
+      h("span", { role: "cell", class: "msgl-status", title: `${STATUS_WORDS[status]}${why}${holds}` }, h("i", { "aria-hidden": "true" }, holds ? "◌" : failed ? FAILED : STATUS_SIGNS[status]), " ",
         status === "waiting" ? this._why(uid, `${STATUS_WORDS[status]}${why}`) : `${STATUS_WORDS[status]}${why}`),
       this._prompt(uid, r, store),
-      h("span", { role: "cell", class: "msgl-text msgl-out", title: output }, r.output.length ? tokenSpans(uid, piecesOf(texts, tokensOf(r), r.prompt.length, r.prompt.length + r.output.length, store.pageSize, this.outRoom)) : null),
+      h("span", { role: "cell", class: "msgl-text msgl-out", title: r.error ? [r.error, output].join("\n").trim() : output }, r.error ? r.error : r.output.length ? tokenSpans(uid, piecesOf(texts, tokensOf(r), r.prompt.length, r.prompt.length + r.output.length, store.pageSize, this.outRoom)) : null),
       h("span", { role: "cell", class: "msgl-num", title: `${count(r.prompt.length, "prompt token")}, ${matched} found in the cache` }, matched ? `${r.prompt.length} (${matched})` : r.prompt.length),
       h("span", { role: "cell", class: "msgl-num" }, `${r.output.length}/${r.max_tokens}`),
       h("span", { role: "cell", class: "msgl-num" }, r.cached_len),
@@ -199,8 +201,8 @@ export class Requests {
    * @param {number} uid @param {any} r @param {import("./record.js").RunStore} store */
   _prompt(uid, r, { texts, pageSize, edition }) {
     const { room } = this;
-    const { prompt, matched, error } = r;
-    const key = [matched, prompt.length, error, room, edition].join(" ");
+    const { prompt, matched } = r;
+    const key = [matched, prompt.length, room, edition].join(" ");
     const old = this.prompts.get(uid);
     if (old && old.key === key && this.reading !== uid) return old.cell;
     // cut each part in its own middle, so that the border between them stays in sight
@@ -208,7 +210,7 @@ export class Requests {
     const hit = Math.min(lengthOf(texts, prompt, 0, matched, room), Math.max(room >> 1, room - own));
     const spans = (/** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ most) => tokenSpans(uid, piecesOf(texts, prompt, from, to, pageSize, most));
     const cell = h("span", { role: "cell", class: "msgl-text msgl-reads", tabindex: 0, "data-key": `t${uid}`, title: clipped(texts, prompt, 400) },
-      hit ? h("span", { class: "msgl-cached" }, spans(0, matched, hit)) : null, error ? error : spans(matched, prompt.length, Math.max(4, room - hit)));
+      hit ? h("span", { class: "msgl-cached" }, spans(0, matched, hit)) : null, spans(matched, prompt.length, Math.max(4, room - hit)));
     this.prompts.set(uid, { key, cell });
     return cell;
   }

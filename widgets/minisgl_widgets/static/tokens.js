@@ -1,6 +1,6 @@
 // @ts-check
 /** Texts of tokens, cut into the pages that hold them, so that a token can be pointed at, and a page in a text. */
-import { h, visible } from "./look.js";
+import { APART, h, visible } from "./look.js";
 
 /**
  * @typedef {{start: number, end: number, text: string, gap: boolean}} Piece tokens [start, end), which one page holds; or
@@ -10,7 +10,7 @@ import { h, visible } from "./look.js";
 /** What one token says, as characters. @param {Record<string, string>} texts @param {number} token @param {boolean} first of its text
  * @param {boolean} spaces make them visible */
 function charsOf(texts, token, first, spaces) {
-  return Array.from(visible(texts[token] ?? `${first ? "" : " "}#${token}`, spaces));
+  return Array.from(visible(texts[token] ?? `${first ? "" : APART}#${token}`, spaces));
 }
 
 /** How many characters tokens [from, to) take; `most` if it is more: long lists are not read in full.
