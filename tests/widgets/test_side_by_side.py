@@ -117,6 +117,12 @@ def test_where_it_is_narrow_they_stand_one_below_the_other(chromium: Any, tmp_pa
             "(all) => all.map((el) => [el.clientWidth, el.scrollWidth])",
         )
         assert len(columns) == 4 and all(60 < room >= needed for room, needed in columns), (width, columns)
+        beyond = page.page.eval_on_selector_all(
+            ".msgl-thead > :last-child, .msgl-request > :last-child",
+            "(all) => all.map((el) => el.getBoundingClientRect().right"
+            " - el.closest('.msgl-table').getBoundingClientRect().right)",
+        )
+        assert len(beyond) == 14 and max(beyond) < 0, (width, beyond)
     titles = page.page.locator(".msgl-compact .msgl-title").evaluate_all("(all) => all.map((el) => el.textContent)")
     assert titles == [runs.reserve.title, runs.retract.title]
     assert page.problems == []
